@@ -22,7 +22,7 @@ from kopf_selectcache import Key, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event
-from kopf_selectcache.core.store.packing import SAMPLES, SiblingPacking, learned
+from kopf_selectcache.core.store.packing import SAMPLE_OBJECTS, SiblingPacking, learned
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
@@ -111,7 +111,7 @@ def works() -> Mapping[str, Work]:
     lines = [b'{"type":"MODIFIED","object":' + encoded(body) + b"}" for body in bodies]
     reader, packing, store = Reader.of(PODS, ALL), SiblingPacking(always=True), Store()
     packing.begin()
-    packing.adopt(learned([reader.record(item).data for item in items][:SAMPLES]))
+    packing.adopt(learned([reader.record(item).data for item in items][:SAMPLE_OBJECTS]))
     packed = Reader.of(PODS, ALL, packing=packing)
     environment = Environment()
     environment.declare(Selector()).hold(*bodies)

@@ -20,7 +20,7 @@ from kopf_selectcache.core.json_text import with_room
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import ODD, Indexed
-from kopf_selectcache.core.store.indexes import Chosen, Lookup
+from kopf_selectcache.core.store.indexes import Lookup, Selection
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import OutsideRecord, Record, UnreadableRecord, is_newer, is_older
 from kopf_selectcache.informer.state import InformerState
@@ -115,7 +115,7 @@ def own_of(
     return Own(record.key, own, record if selected else None, None if selected or deleted else record)
 
 
-def laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen:
+def laid_over(chosen: Selection, lookup: Lookup, pairs: Collection[Pair]) -> Selection:
     """Return the candidates with some objects replaced by those that are shown instead."""
     hidden = {id(held) for held, _ in pairs}
     shown = [record for _, record in pairs if record is not None]

@@ -32,14 +32,14 @@ _logger = logging.getLogger("kopf_selectcache")
 STOPPED = "its daemon is being stopped"
 
 
-class Waits:
+class ThreadWaits:
     """The present waits of the threads of one handler, or of the operator. All can be ended at once."""
 
     def __init__(
-        self, within: Waits | None = None, *, stopped: asyncio.Event | None = None, why: str = STOPPED
+        self, within: ThreadWaits | None = None, *, stopped: asyncio.Event | None = None, why: str = STOPPED
     ) -> None:
         self.stopped = stopped
-        """Set when the handler, or the operator, begins to stop. Waits and iterators end then."""
+        """Set when the handler, or the operator, begins to stop. ThreadWaits and iterators end then."""
         self._why = why
         self._within = within
         self._lock = Lock()
@@ -269,7 +269,7 @@ def in_thread(
 
 
 def run_in_thread(
-    runtime: Looped, waits: Waits, method: str, call: Callable[[], Coroutine[Any, Any, _T]]
+    runtime: Looped, waits: ThreadWaits, method: str, call: Callable[[], Coroutine[Any, Any, _T]]
 ) -> _T:
     """Run the call on the operator's loop, and wait for it in this thread."""
     runtime.ending.check()

@@ -19,7 +19,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _server_reads, changes, declaring, introspection, own_writes
-from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
+from .blocking import Threaded, ThreadWaits, awaited, in_thread, run_in_thread
 from .declaring import ChangePlan, DeclareOptions, plan, records_call_site
 from .formats.formats import RAISE, As, AsView, C, Else, Made
 from .formats.views import BodyView, Objects
@@ -60,10 +60,12 @@ class AnyCache(Reads):
         own: Mapping[str, Any] | None = None,
         deleted: bool = False,
         departed: str | None = None,
-        waits: Waits | None = None,
+        waits: ThreadWaits | None = None,
     ) -> None:
         self._runtime = runtime
-        self._access = Access(runtime, own, (waits if waits is not None else Waits()).run, deleted=deleted)
+        self._access = Access(
+            runtime, own, (waits if waits is not None else ThreadWaits()).run, deleted=deleted
+        )
         self._departed = departed
         self._waits = waits
         self._place = ""  # The file and line of a call, see `declaring.records_call_site`.
@@ -269,7 +271,7 @@ class Cache(AnyCache):
         request = self._access.requests.several("fetch_list", kind, {"as_": as_, **options})
         return await self._access.retry(request, partial(_server_reads.fetch_list, self._access))
 
-    # ---- Waits.
+    # ---- ThreadWaits.
 
     @awaited
     async def wait_synced(
@@ -457,7 +459,7 @@ class SyncCache(AnyCache, Threaded):
         return SyncLive(self._awaited.live, self)
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        waits = self._waits if self._waits is not None else Waits()
+        waits = self._waits if self._waits is not None else ThreadWaits()
         return run_in_thread(self._runtime, waits, method, call)
 
 

@@ -25,7 +25,7 @@ from kopf_selectcache.selectors.selector import of_unknown_namespaces
 from kopf_selectcache.selectors.signatures import is_async
 
 from ._outside import serving_of
-from .blocking import Waits, end_with
+from .blocking import ThreadWaits, end_with
 from .errors import OutsideFilter, behind, unknown_field
 from .formats.views import BodyView, Objects, Views
 from .freshness import HandledObject, event_of, wait, wait_until_fresh
@@ -235,7 +235,7 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
 
 
 def changes(
-    access: Access, request: Request, *, initial: bool, waits: Waits | None = None
+    access: Access, request: Request, *, initial: bool, waits: ThreadWaits | None = None
 ) -> AsyncIterator[Change]:
     """Return an iterator of the changes of the requested objects."""
     require(isinstance(initial, bool), ReadError, "cache.changes()", "initial", initial, "True or False")
@@ -248,7 +248,7 @@ async def follow(
     *,
     initial: bool,
     buffer: int = MAX_PENDING_CHANGES,
-    waits: Waits | None = None,
+    waits: ThreadWaits | None = None,
 ) -> AsyncIterator[Change]:
     """Yield each change of the requested objects until the operator ends, or the daemon is stopped."""
     with end_with(() if waits is None else waits.stops) as ending:

@@ -34,7 +34,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.machine import Lost
-from kopf_selectcache.core.protocol.messages import ASKED, Refusal
+from kopf_selectcache.core.protocol.messages import LONGEST_ASKED_SECONDS, Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.regions import Answer, Witness
@@ -61,7 +61,7 @@ _MOST_REPEATED = 100
 _LONGEST_CALL = 200
 """Characters of a call that a note proposes, where the filter is too complex to compare."""
 
-_LATER = 30
+_RETRY_SECONDS = 30
 """Seconds after which a read may be tried again, if the server names no time."""
 
 _NO_ANSWER = Cause(transient=True)
@@ -541,5 +541,5 @@ def unanswered(request: Request, why: str, cause: Cause = _NO_ANSWER) -> Stalled
 
 def again(cause: Cause) -> str:
     """Return the remedy of a failure that may pass."""
-    delay = math.ceil(min(cause.retry_after or _LATER, ASKED))
+    delay = math.ceil(min(cause.retry_after or _RETRY_SECONDS, LONGEST_ASKED_SECONDS))
     return f"To retry: raise kopf.TemporaryError('no answer', delay={delay})"

@@ -23,10 +23,10 @@ from kopf_selectcache.core.protocol.pager import PageSize, Paging
 from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.index_spec import Indexed, without_value
 from kopf_selectcache.core.store.packing import (
-    FEWEST,
+    FEWEST_OBJECTS,
     OVERHEAD,
-    ROOM,
-    SAMPLES,
+    SAMPLE_OBJECTS,
+    TEMPLATE_PLACE_BYTES,
     Storage,
     Template,
     bare,
@@ -68,7 +68,7 @@ def _in_training_order(kept: Sequence[_Sample]) -> list[bytes]:
     of a large cluster have a sibling among the samples of its dictionary.
     """
     groups: dict[str, list[bytes]] = {}
-    step = max(1, len(kept) // SAMPLES)
+    step = max(1, len(kept) // SAMPLE_OBJECTS)
     for each in kept[::step]:
         groups.setdefault(each.owners[0] if each.owners else each.uid, []).append(each.data)
     tried, others = list[bytes](), list[bytes]()
@@ -109,7 +109,7 @@ class Samples:
         packing, kept = packing_of(storage), list(self._kept.values())
         if packing is None or not kept:
             return 1.0
-        found = learned(_in_training_order(kept)) if objects >= FEWEST else None
+        found = learned(_in_training_order(kept)) if objects >= FEWEST_OBJECTS else None
         packing.adopt(found)
         whole = sum(len(each.data) for each in kept)
         if found is None or not packing.learned:
@@ -124,7 +124,7 @@ class Samples:
         siblings = [record for record in records if isinstance(record.packing, Template)]
         templates = {each.packing for each in siblings if isinstance(each.packing, Template)}
         alone += sum(len(packing.unpack(each.stored)) for each in templates)
-        left = sum(len(each.stored) for each in siblings) + ROOM * len(templates)
+        left = sum(len(each.stored) for each in siblings) + TEMPLATE_PLACE_BYTES * len(templates)
         return (found.leaves * alone + left) / whole
 
     def __len__(self) -> int:

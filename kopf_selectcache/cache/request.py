@@ -26,7 +26,7 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
 """A memoised constructor of selectors, from labels and a namespace."""
 
-_LONGEST = 500
+_REQUEST_CHARACTERS = 500
 """Characters of a request in a message."""
 
 
@@ -119,7 +119,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if self.default is not RAISE:
             parts.append(f"default={'None' if self.default is None else '...'}")
         text = f"cache.{self.verb}({', '.join(parts)})"
-        return text if len(text) <= _LONGEST else clipped(text, _LONGEST)
+        return text if len(text) <= _REQUEST_CHARACTERS else clipped(text, _REQUEST_CHARACTERS)
 
     def _write_options(self) -> list[str]:
         texts = [
@@ -432,7 +432,7 @@ def written_call(
     if not isinstance(name, Key):
         parts.append(f"namespace={namespace!r}" if isinstance(namespace, str) else "namespace=namespace")
     parts += [f"{key}={'None' if value is None else '...'}" for key, value in (options or {}).items()]
-    return clipped(f"cache.{verb}({', '.join(parts)})", _LONGEST)
+    return clipped(f"cache.{verb}({', '.join(parts)})", _REQUEST_CHARACTERS)
 
 
 _BETWEEN = {"live.patch": ("changes", "{...}"), "live.update": ("function", "function")}

@@ -19,7 +19,7 @@ from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.regions import Answer
 from kopf_selectcache.core.store.claims import OwnWrites
-from kopf_selectcache.core.store.indexes import Chosen, Lookup
+from kopf_selectcache.core.store.indexes import Lookup, Selection
 from kopf_selectcache.core.store.packing import RAW
 from kopf_selectcache.core.store.projection import Projection, at
 from kopf_selectcache.core.store.record import (
@@ -152,7 +152,7 @@ class Snapshot(Struct, frozen=True, eq=False):
             held, version = self.store.locate(namespace, name)  # It may be outside since the write.
             return self._newest(key, held, version, own)
 
-    def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
+    def chosen(self, lookup: Lookup, *, asking: bool = True) -> Selection:
         """Return the candidates for a lookup, as of one generation."""
         if self.body is None and not self.own_writes.writes:
             chosen = self.store.chosen(lookup, asking=asking)
@@ -172,7 +172,7 @@ class Snapshot(Struct, frozen=True, eq=False):
             return False
         return selects(self.comparisons.filter, record, self.resource, self.projection) is False
 
-    def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
+    def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Selection, list[Pair]]:
         """Return the candidates for a lookup, and each stored object for which they have another one."""
         key, pairs = self._own_key(), list[Pair]()
         own = self._own(self.store.version) if key is not None else None

@@ -212,7 +212,7 @@ class UnknownDeclaration(NamedTuple):
         return bool(named) if self.key is None else any(are_one_kind(self.key, each) for each in named)
 
 
-class Beside(NamedTuple):
+class SecondCache(NamedTuple):
     """A cache of `Caches(...)` with the login of the operator."""
 
     key: KindKey
@@ -312,7 +312,7 @@ def declarations_in(
             yield UnknownDeclaration(method_of(node), where, written)
 
 
-def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Beside | Unseen]:
+def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[SecondCache | Unseen]:
     """Yield the caches of the calls of `Caches(...)`; raise CommandError if one makes no sense.
 
     >>> text = "hub = selectcache.Caches({'v1/pods': 'app=web'}, namespaces=['shop'], settings=options)"
@@ -338,7 +338,7 @@ def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Itera
             yield Unseen("are not written out. Give them with --kind and --filter", where)
 
 
-def _beside(node: ast.Call, where: str, names: Names | None) -> Iterable[Beside]:
+def _beside(node: ast.Call, where: str, names: Names | None) -> Iterable[SecondCache]:
     """Return the caches of a call; raise ValueError if they are not written out."""
     given, within = argument(node, "selectors"), keyword(node, "namespaces")
     if not isinstance(given, ast.Dict | None) or any(each.arg is None for each in node.keywords):
@@ -347,7 +347,7 @@ def _beside(node: ast.Call, where: str, names: Names | None) -> Iterable[Beside]
     found = []
     for name, value in zip(given.keys, given.values, strict=True) if given is not None else ():
         key = checked_key(_value(name, names))
-        found.append(Beside(key, checked(key, find(key), _value(value, names)), where, namespaces))
+        found.append(SecondCache(key, checked(key, find(key), _value(value, names)), where, namespaces))
     return found
 
 

@@ -111,7 +111,7 @@ class Section(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-class Division(NamedTuple):
+class WorkDivision(NamedTuple):
     """How several replicas divide the work."""
 
     name: str
@@ -154,7 +154,7 @@ class Report(NamedTuple):
     """Questions without an answer."""
     events: EventRights | None = None
     """The API in which recorders write; None if nothing is recorded."""
-    division: Division | None = None
+    division: WorkDivision | None = None
     """None for an operator of one replica."""
 
     @property
@@ -168,9 +168,9 @@ class Report(NamedTuple):
         lines = table(_rows(self, None)) if self.sections else [""]
         if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
             shown = max(len(section.filter) for section in self.sections)
-            lines = table(_rows(self, max(LEAST, shown - excess)))
+            lines = table(_rows(self, max(FILTER_CHARACTERS, shown - excess)))
             if max(map(len, lines)) > width:
-                lines = _blocks(_rows(self, max(LEAST, width - len("  OBJECTS  "))))
+                lines = _blocks(_rows(self, max(FILTER_CHARACTERS, width - len("  OBJECTS  "))))
         told: list[str] = []
         for line, section in zip(lines[1:], self.sections, strict=True):
             told.append(line)
@@ -206,7 +206,7 @@ class Report(NamedTuple):
 
 # ---- For people.
 
-LEAST = 20
+FILTER_CHARACTERS = 20
 """Minimum of characters of a filter, even in a narrow terminal."""
 
 

@@ -35,8 +35,8 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import READ, Right, merged, of_cache
 
 from ._code import (
-    Beside,
     Late,
+    SecondCache,
     Unawaited,
     declarations_in,
     fetches_in,
@@ -144,7 +144,7 @@ class Needs:
         rights = list[Right]()
         for file, tree in self._code:
             for each in second_caches(tree, file, self._names[tree]):
-                if isinstance(each, Beside):
+                if isinstance(each, SecondCache):
                     rights += await self._of_cache(each.key, each.cached, each.where, beside=each)
                 else:
                     self._unknown(f"The caches of Caches(...) in {each.where}, {each.why}.")
@@ -189,7 +189,7 @@ class Needs:
         return [(key, selectors.cached(key)) for key in selectors]
 
     async def _of_cache(
-        self, key: KindKey, cached: Cached, where: str = "", *, beside: Beside | None = None
+        self, key: KindKey, cached: Cached, where: str = "", *, beside: SecondCache | None = None
     ) -> list[Right]:
         operator, resource = self._operator, await self._resource(key)
         # Caches beside those of the operator have neither its defaults nor its namespaces.

@@ -47,7 +47,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Right, merged, of_cache
 
 from . import _code, _rights, operator_loader, output
-from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
+from ._report import Follower, KopfHandlers, Problem, Report, Result, Section, WorkDivision
 from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, Needs, choose, key_of
 from .operator_loader import NO_CACHE, Loaded, decision_on, declared_in, plan
 from .output import PROBLEM, CommandResult, Progress, width_of
@@ -135,7 +135,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         return Report(tuple(sections), tuple(others), tuple(unknown), events, division)
 
 
-def _division(operator: Loaded, namespace: str) -> Division | None:
+def _division(operator: Loaded, namespace: str) -> WorkDivision | None:
     """Return how replicas divide the work; `namespace` is that of the operator, if it is known."""
     if (sharding := operator.declared.sharding) is None:
         return None
@@ -143,11 +143,11 @@ def _division(operator: Loaded, namespace: str) -> Division | None:
     handlers = (*reconcilers(operator.registry), *change_handlers(operator.registry), *kopfs)
     ids = tuple(dict.fromkeys(str(each.id) for each in handlers))
     where = sharding.namespace or namespace
-    return Division(sharding.name, where, sharding.by, ids, sharding.static)
+    return WorkDivision(sharding.name, where, sharding.by, ids, sharding.static)
 
 
 async def _absent_namespaces(
-    operator: Loaded, checks: Iterable[Check], division: Division | None
+    operator: Loaded, checks: Iterable[Check], division: WorkDivision | None
 ) -> list[str]:
     """Return a hint about the namespaces that do not exist, and one if that of the replicas is absent."""
     hints, named = list[str](), dict.fromkeys(operator.watched or (), "-n")
@@ -511,7 +511,7 @@ def _selects_none(resource: Resource, all_: Amount) -> str:
 
 # ---- The paths of `keep=` and `index=` that objects do not have.
 
-ENOUGH = 20
+SAMPLED_OBJECTS = 20
 """Minimum of objects for the conclusion that a function of an index finds nothing."""
 
 
@@ -526,7 +526,7 @@ async def looked_at(
     for each in samples.without_key(cached.indexes):
         if each.path is not None:
             lacking.append((f"index {each.name!r}", each.path))
-        elif size >= ENOUGH:
+        elif size >= SAMPLED_OBJECTS:
             hints.append(
                 f"index={{{each}}} finds none of the {size:,} objects in the sample. Look at its function"
             )

@@ -42,7 +42,7 @@ from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.settings.planner import Plan
-from kopf_selectcache.settings.sharding import EVERY_NAMESPACE, Decision
+from kopf_selectcache.settings.sharding import EVERY_NAMESPACE, KindDivision
 
 from . import _cluster, _code
 from ._cluster import answered, chosen_cluster, is_of_library, line_of, login, traced
@@ -317,7 +317,9 @@ def divided(operator: Loaded, key: KindKey, cached: Cached) -> Cached:
     return cached.replaced(divided=decision.why) if decision is not None and decision.is_divided else cached
 
 
-def decision_on(operator: Loaded, key: KindKey, cached: Cached, kind: Kind | None = None) -> Decision | None:
+def decision_on(
+    operator: Loaded, key: KindKey, cached: Cached, kind: Kind | None = None
+) -> KindDivision | None:
     """Return whether replicas divide a declared kind, and why; None for an operator of one replica. Raise
     CommandError if they can't, although it says so. `kind` is what the cluster says of the kind.
     """

@@ -213,7 +213,7 @@ def _complain(error: CommandError) -> None:
     write(sys.stderr, f"error: {error}\n{hint}")
 
 
-SOON = 1.0  # Seconds: what is done by then is not shown.
+SHOWN_AFTER_SECONDS = 1.0  # Seconds: what is done by then is not shown.
 
 
 REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks: in a terminal, and where each is a line.
@@ -229,7 +229,7 @@ class Progress:
         *,
         file: TextIO,
         clock: Callable[[], float],
-        soon: float = SOON,
+        soon: float = SHOWN_AFTER_SECONDS,
     ) -> None:
         self._word = word
         self._total = total  # None if it shows only in the end.

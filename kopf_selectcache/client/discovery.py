@@ -19,14 +19,14 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.messages import SLOW, delay
+from kopf_selectcache.core.protocol.messages import SLOW_SECONDS, delay
 from kopf_selectcache.core.selection.field_values import as_list
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, Resource, find, parse_key
 
 from .fetcher import Fetcher, Shared
 from .reading import Refused
 
-LONGEST = 253
+NAME_CHARACTERS = 253
 """Limit of the name of a group, version, kind or resource, in characters."""
 
 _UNREADABLE = (403, 404, 405)
@@ -86,7 +86,7 @@ async def settle(
         transient = [refused.refusal for refused in found.refused.values() if refused.refusal.is_transient]
         if not transient:
             break
-        at_least = min(max(each.retry_after or 0.0 for each in transient), SLOW)
+        at_least = min(max(each.retry_after or 0.0 for each in transient), SLOW_SECONDS)
         await sleep(delay(failures, chance(), at_least=at_least))
         found = await search(server, key)
     return found
@@ -206,12 +206,15 @@ def _text(mapping: Mapping[str, Any], key: str) -> str:
     value = mapping.get(key)
     return (
         value
-        if isinstance(value, str) and len(value) <= LONGEST and value.isascii() and value.isprintable()
+        if isinstance(value, str)
+        and len(value) <= NAME_CHARACTERS
+        and value.isascii()
+        and value.isprintable()
         else ""
     )
 
 
-REMEMBERED = 5.0
+REMEMBERED_SECONDS = 5.0
 """Seconds until the server is asked again for a kind that it does not serve, or for a provisional one."""
 
 
@@ -239,10 +242,12 @@ class Kinds:
         """Return the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
         if (found := self._found.get(key)) is not None:
             return found
-        if key in self._provisional and self._clock() - self._provisional[key][0] < REMEMBERED:
+        if key in self._provisional and self._clock() - self._provisional[key][0] < REMEMBERED_SECONDS:
             return self._provisional[key][1]
         self._missed = {
-            each: missed for each, missed in self._missed.items() if self._clock() - missed[0] < REMEMBERED
+            each: missed
+            for each, missed in self._missed.items()
+            if self._clock() - missed[0] < REMEMBERED_SECONDS
         }
         if key in self._missed:
             raise NotServed(self._missed[key][1])

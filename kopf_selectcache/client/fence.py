@@ -18,7 +18,7 @@ from kopf_selectcache import _kopf
 
 _REQUEST_TIMEOUT, _NOT_IMPLEMENTED = 408, 501
 
-SHORTEST = 0.001
+SHORTEST_WRITE_SECONDS = 0.001
 """The seconds that a write needs. Of less, the server would be told 0 s, and take that for no limit."""
 
 
@@ -36,7 +36,7 @@ class Fence:
     def time_left(self) -> float:
         """Return the seconds within which a write must be over; 0.0 if it must not be sent."""
         left = 0.0 if self._is_closed else self._time_left()
-        return left if left >= SHORTEST else 0.0
+        return left if left >= SHORTEST_WRITE_SECONDS else 0.0
 
     def headers(self, sessions: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of a write that say who sends it, in a session with these headers.

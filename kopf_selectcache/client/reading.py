@@ -33,7 +33,7 @@ from kopf_selectcache.core.redact import printable
 BUFFER = 256 * 1024
 """Bytes that are decompressed at a time, and that aiohttp reads before it waits for the reader."""
 
-_LONGEST = 1024 * 1024
+_ERROR_BYTES = 1024 * 1024
 """Bytes that are read of an answer that is no success."""
 
 
@@ -157,7 +157,7 @@ async def read_refused(response: aiohttp.ClientResponse) -> bytes:
         async with aclosing(_pieces(response)) as pieces:
             async for piece in pieces:
                 body += piece
-                if len(body) > _LONGEST:
+                if len(body) > _ERROR_BYTES:
                     break
     except Unreachable:
         pass

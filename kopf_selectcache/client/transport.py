@@ -31,7 +31,7 @@ from aiohttp.abc import AbstractStreamWriter
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND
-from kopf_selectcache.core.protocol.messages import SLOW, delay
+from kopf_selectcache.core.protocol.messages import SLOW_SECONDS, delay
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.store.projection import Projection
 
@@ -56,12 +56,12 @@ TRIES = 3
 
 SOONEST, LATEST = 60.0, 600.0
 """Seconds between two logins that replace equal credentials: the first interval, and the longest. Different
-credentials are replaced after SLOW seconds.
+credentials are replaced after SLOW_SECONDS seconds.
 
 A login closes Kopf's own sessions and streams; Kopf opens new ones.
 """
 
-TRUSTED = 3600.0
+TRUSTED_SECONDS = 3600.0
 """Seconds for which an accepted request proves that credentials are valid. Servers end a watch within an
 hour, so each kind sends a new request in that time."""
 
@@ -79,7 +79,7 @@ class _Dropped:
 
     def interval_of(self, info: _kopf.KubeContext) -> float:
         """Return the seconds after the last drop until these credentials may be dropped."""
-        return self.interval if info == self.info else SLOW
+        return self.interval if info == self.info else SLOW_SECONDS
 
 
 class Logins:
@@ -115,7 +115,7 @@ class Logins:
             dropped is not None
             and dropped.info == info
             and not dropped.accepted.get(kind, False)
-            and self._clock() < dropped.accepted_at + TRUSTED
+            and self._clock() < dropped.accepted_at + TRUSTED_SECONDS
         )
 
     async def drop(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str | None = None) -> None:
@@ -150,12 +150,12 @@ class Logins:
     def fail(self) -> None:
         """Note that no login gives credentials. Kopf tries no other login by itself from then on."""
         if self._next is None:
-            self._next = self._clock() + SLOW
+            self._next = self._clock() + SLOW_SECONDS
 
     async def renew(self) -> None:
-        """Log in again if no login gave credentials, at most once in SLOW seconds."""
+        """Log in again if no login gave credentials, at most once in SLOW_SECONDS seconds."""
         if self._next is not None and (now := self._clock()) >= self._next:
-            self._next = now + SLOW
+            self._next = now + SLOW_SECONDS
             await _kopf.log_in_if_empty(self._vault)
 
     def succeed(self, key: _kopf.VaultKey, kind: str) -> None:

@@ -376,7 +376,7 @@ def _key(written: bytes) -> str:
 # ---- Decodes any JSON: with numbers of any size, and at any depth that the empty stack of a thread has
 # room for.
 
-STACK = 16 * 1024 * 1024
+STACK_BYTES = 16 * 1024 * 1024
 """Stack of such a thread, in bytes. The decoder takes 400 bytes a level, and CPython 3.13 allows it 10,000
 levels: more than the default stack of a thread with musl. Only used pages of it take memory."""
 
@@ -393,7 +393,7 @@ deeply as can be decoded there is no room to make one."""
 _MOST_DIGITS = 4300
 """The most digits of an integer that Python converts by default."""
 
-_LEAST = 10**17
+_LEAST_PLACEHOLDER = 10**17
 """The least integer that stands for another number. It has four digits or more, and 64 bits."""
 
 decode_exactly = msgspec.json.Decoder().decode
@@ -427,7 +427,7 @@ def on_empty_stack(work: Callable[[], _T]) -> _T:
 
     thread = Thread(target=run, name="selectcache", daemon=True)
     with _starting:
-        usual = stack_size(STACK)
+        usual = stack_size(STACK_BYTES)
         try:
             thread.start()
         except RuntimeError:
@@ -473,7 +473,7 @@ class _Numbers:
         self._data = data
         self._present: set[bytes] = set()
         self._values: dict[int, int | float] = {}
-        self._next = _LEAST
+        self._next = _LEAST_PLACEHOLDER
         replace_numbers(data, self._note)
 
     def _note(self, number: bytes) -> bytes:
@@ -530,6 +530,6 @@ def decoded_again(data: bytes | msgspec.Raw, decode: _Decode = decode) -> Any:
     """
     # CPython 3.11 limits levels and frames of a thread together. Later versions do not expose their limit;
     # the size of the stack is one.
-    if is_deeper(bytes(data), sys.getrecursionlimit() if sys.version_info < (3, 12) else STACK // 400):
+    if is_deeper(bytes(data), sys.getrecursionlimit() if sys.version_info < (3, 12) else STACK_BYTES // 400):
         raise RecursionError("nested too deeply for an empty stack")
     return on_empty_stack(partial(decode, data))

@@ -24,7 +24,14 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
-from kopf_selectcache.core.store.packing import FEWEST, SAMPLES, SiblingPacking, Tally, learned, weight
+from kopf_selectcache.core.store.packing import (
+    FEWEST_OBJECTS,
+    SAMPLE_OBJECTS,
+    SiblingPacking,
+    Tally,
+    learned,
+    weight,
+)
 from kopf_selectcache.core.store.record import Record, is_newer
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
@@ -191,10 +198,11 @@ class DictionaryTraining:
         page = [each for each in page if each.stored]
         if (
             not packing.fits
-            and len(objects := [record for record in (*self._all_kept(), *page) if record.stored]) >= FEWEST
+            and len(objects := [record for record in (*self._all_kept(), *page) if record.stored])
+            >= FEWEST_OBJECTS
         ):
             packing.begin()
-            samples = [record.data for record in objects[:: max(1, len(objects) // SAMPLES)]]
+            samples = [record.data for record in objects[:: max(1, len(objects) // SAMPLE_OBJECTS)]]
             limit_spare_heap()
             try:
                 packing.adopt(await run_in_thread(partial(learned, samples)))

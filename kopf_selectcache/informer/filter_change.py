@@ -27,13 +27,13 @@ from .health import Health
 from .log import context_of, warn_of_needless
 from .swap import PreparedState, Swapper
 
-HELD = 5.0
+HELD_SECONDS = 5.0
 """The most seconds that streams which end are held. Their store does not move meanwhile."""
 
 PREVIOUS = "The previous filter is still in use: try the change again"
 """The last way out of an error of a change."""
 
-BETWEEN = 2.0
+HOLD_AGAIN_SECONDS = 2.0
 """Seconds until they are held again, if the next streams were not as new."""
 
 
@@ -199,7 +199,7 @@ class FilterChange:
                 await self._sync(prepared)
                 await self._swapper.index(prepared)
                 while not await self._step(prepared):
-                    await self._environment.sleep(BETWEEN * (0.5 + self._environment.chance()))
+                    await self._environment.sleep(HOLD_AGAIN_SECONDS * (0.5 + self._environment.chance()))
                 has_changed = True
             except Restarted:
                 continue
@@ -277,7 +277,7 @@ class FilterChange:
         await self._reach(prepared)  # Without haste, so that little is left to do.
         for each in prepared.split.ended:
             each.hold()
-        expiry = asyncio.ensure_future(self._environment.sleep(HELD))
+        expiry = asyncio.ensure_future(self._environment.sleep(HELD_SECONDS))
         expiry.add_done_callback(lambda _: prepared.moved.set())
         try:
             await self._reach(prepared, until=expiry.done)

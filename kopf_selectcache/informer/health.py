@@ -78,12 +78,12 @@ Other failures have many forms, which would repeat the log line."""
 _DENIALS = frozenset({Health.UNAUTHORIZED, Health.FORBIDDEN})
 """A server that starts denies all requests, so a synced informer tolerates these for a while."""
 
-TOLERATED = 15.0
+TOLERATED_SECONDS = 15.0
 """Seconds of failures until a synced informer becomes stale or forbidden.
 
 Servers end every watch after some minutes, and restart. A server that starts denies all requests until it has
 loaded the RBAC rules."""
-SEVERAL = 3
+LASTING_ANSWERS = 3
 """Number of equal answers in a row that count as lasting: a missing permission, or invalid answers."""
 LOOKED_FOR = "\nThe cache waits for it"
 """The end of the remedy for a declared kind that is not served."""
@@ -543,7 +543,7 @@ class Condition:
         self._denied_since = now if self._denied_since is None else self._denied_since
         self._denials += 1
         if status.health is Health.SYNCED and (
-            self._denials < SEVERAL or now - self._denied_since < TOLERATED
+            self._denials < LASTING_ANSWERS or now - self._denied_since < TOLERATED_SECONDS
         ):
             # It may be stale already, because of another failure.
             self._set(
@@ -556,13 +556,13 @@ class Condition:
         """Note a failure that may be transient."""
         now, status = self._clock(), self._status
         if status.health is Health.SYNCED:
-            since = now + TOLERATED if status.stale_at is None else status.stale_at
+            since = now + TOLERATED_SECONDS if status.stale_at is None else status.stale_at
             self._set(Health.SYNCED, failure, verb, since)
         elif status.health is Health.STALLED:
             self._set(Health.STALLED, failure, verb)
         elif status.health is Health.SYNCING:
             complete = bool(self.subject.version)
-            if now - status.began < self._sync_timeout and (complete or self._garbled < SEVERAL):
+            if now - status.began < self._sync_timeout and (complete or self._garbled < LASTING_ANSWERS):
                 self._set(Health.SYNCING, failure, verb)
             elif complete:  # The list is complete, but no watch follows it: the informer is stale.
                 self._set(Health.SYNCED, failure, verb, now)

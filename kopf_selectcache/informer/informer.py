@@ -29,7 +29,7 @@ from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reach import AwaitedVersions
 from .state import InformerState
 from .streams import Claims, Resolver
-from .subscribers import Completed, Laying, Listener, Resyncer, Subscribers
+from .subscribers import Completed, Listener, PendingWrites, Resyncer, Subscribers
 from .swap import Swapper
 
 
@@ -101,7 +101,7 @@ class Informer:
         """The state that reads use, replaced in one assignment. A read takes one reference."""
         self.filter_change = FilterChange(self.swapper, environment)
         """Changes of the filter and the options."""
-        self.laying = Laying(
+        self.laying = PendingWrites(
             lambda: self.states, self, environment=environment, context=lambda: context_of(self)
         )
         self.auditor = Auditor(

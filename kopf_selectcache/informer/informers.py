@@ -38,7 +38,7 @@ from .informer import Informer
 from .log import context_of
 from .memory import Budget
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
-from .state import Division, Undivided
+from .state import CacheDivision, Undivided
 from .streams import Claims
 
 KEPT_ALIVE = 20.0
@@ -70,7 +70,7 @@ class Runtime:
         """The objects that higher layers keep for this operator, such as those of recorders."""
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
-        self.division: Division = Undivided()
+        self.division: CacheDivision = Undivided()
         """How replicas divide the caches."""
         self.names = InformersByName(self.ending, settings.selectors.site)
         self.namespaces_for: Callable[[KindKey, Branches], tuple[str, ...] | None] = lambda *_: namespaces
@@ -151,7 +151,7 @@ class Runtime:
 
     # ---- Namespaces that replicas divide. On the operator's loop only.
 
-    def divide(self, division: Division) -> None:
+    def divide(self, division: CacheDivision) -> None:
         """Divide caches among replicas. Call it before `run`."""
         self.division = division
         for key, informer in self.informers.items():
@@ -370,10 +370,10 @@ def _named(informer: Informer) -> dict[str, str]:
     return {"resource": str(informer), "filter": clipped(informer.state.filter)}
 
 
-BEAT = 1.0
+BEAT_SECONDS = 1.0
 """Seconds between two checks."""
 
-NOTICED = 5.0
+NOTICED_SECONDS = 5.0
 """Gaps of at least this many seconds are reported. Large answers and busy machines cause shorter ones."""
 
 
@@ -404,10 +404,10 @@ class LoopMonitor:
         """Measure until cancelled."""
         while True:
             before = self._clock()
-            await self._sleep(BEAT)
-            late = self._clock() - before - BEAT
+            await self._sleep(BEAT_SECONDS)
+            late = self._clock() - before - BEAT_SECONDS
             self.longest = max(self.longest, late)
-            if late >= NOTICED:
+            if late >= NOTICED_SECONDS:
                 self._logger.warning(
                     "The operator's event loop stood still for %(seconds).0f s, and no cache was updated."
                     " Either a"

@@ -34,7 +34,7 @@ from kopf_selectcache.settings.declaration import Cached
 from .background import IndexFailed
 from .environment import Environment, sleep_until
 from .health import Condition
-from .state import Derived, Division, Followed, InformerState, Present, Undivided
+from .state import CacheDivision, Derived, Followed, InformerState, Present, Undivided
 
 MOST_ASKED = 100
 """Maximum of namespaces that the server is asked for one by one."""
@@ -236,7 +236,7 @@ class ChosenNamespaces:
     ) -> None:
         self._informer = informer
         self._followed = followed
-        self.division: Division = Undivided()
+        self.division: CacheDivision = Undivided()
         """Which of its namespaces this replica caches, if they are divided."""
         self._environment = environment
         self.watched = watched
@@ -304,7 +304,7 @@ class ChosenNamespaces:
             self._again.clear()
             await self._again.wait()
 
-    def divide(self, division: Division, why: str) -> None:
+    def divide(self, division: CacheDivision, why: str) -> None:
         """Have replicas divide its namespaces, or not. Call it before it runs."""
         informer = self._informer
         self.division, informer.declared = division, informer.declared.replaced(divided=why)

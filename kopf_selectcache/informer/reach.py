@@ -179,17 +179,17 @@ def shared_versions(union: Union) -> tuple[SharedVersion | None, ...]:
     return tuple(map(of_each.__getitem__, union.substores))
 
 
-SOON = 1.0
+CATCH_UP_SECONDS = 1.0
 """Seconds that streams get to reach each other by themselves; also the shortest rest between two lists."""
 
-TICK = 0.5
+TICK_SECONDS = 0.5
 """Seconds between two looks at the streams that departures wait for."""
 
-REST = 10.0
+REST_FACTOR = 10.0
 """The rest after a list, as a multiple of its duration: lists for departures take at most a tenth of the
 time."""
 
-LARGE = 5_000
+LARGE_STREAM_OBJECTS = 5_000
 """Maximum of objects of a stream that is listed for a departure."""
 
 
@@ -426,7 +426,7 @@ class Comparison:
                 try:
                     version, listed = await self._list()
                 finally:
-                    self._rested = clock() + max(SOON, REST * (clock() - began))
+                    self._rested = clock() + max(CATCH_UP_SECONDS, REST_FACTOR * (clock() - began))
         finally:
             self._is_listing = False
         if self._has_changed.is_set():
@@ -505,12 +505,12 @@ class Prober:
                 await self._is_due.wait()
                 self._is_due.clear()
                 self._tick()
-                await self._environment.sleep(TICK)
+                await self._environment.sleep(TICK_SECONDS)
         finally:
             _cancel(self._waits)
 
     def _tick(self) -> None:
-        """Wait for the streams that have not reached, within `SOON`, the newest version of then."""
+        """Wait for the streams that have not reached the newest version of then within `CATCH_UP_SECONDS`."""
         now, former = self._environment.clock(), self._goals
         awaited = self._union.awaited if self._union.awaits_streams else {}
         self._goals = {
@@ -519,7 +519,7 @@ class Prober:
             else (version, now)
             for each, version in awaited.items()
         }
-        quiet = [each for each, (_, since) in self._goals.items() if now - since >= SOON]
+        quiet = [each for each, (_, since) in self._goals.items() if now - since >= CATCH_UP_SECONDS]
         if len(quiet) < len(awaited):
             self._is_due.set()
         waits, self._waits = (
@@ -527,7 +527,7 @@ class Prober:
             [
                 self._comparisons[each].wait(awaited[each], exact=True, patient=True)
                 for each in quiet
-                if is_number(each.version) and len(each.view.records()[0]) <= LARGE
+                if is_number(each.version) and len(each.view.records()[0]) <= LARGE_STREAM_OBJECTS
             ],
         )
         _cancel(waits)  # Afterwards, so that each comparison keeps its turn.
@@ -541,7 +541,7 @@ class Prober:
                 if comparison.substore is substore and is_older(substore.version, version)
             ]
             try:
-                await (asyncio.wait(waits) if waits else self._environment.sleep(SOON))
+                await (asyncio.wait(waits) if waits else self._environment.sleep(CATCH_UP_SECONDS))
             finally:
                 _cancel(waits)
 

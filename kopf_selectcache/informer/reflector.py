@@ -15,7 +15,7 @@ from dataclasses import replace
 from kopf_selectcache.client.reading import IdleTimeout, Lines, NoCredentials, Refused, Unreachable
 from kopf_selectcache.client.transport import accept_of, ask_in_size
 from kopf_selectcache.core.errors import Garbled, MetricReason, TooLarge
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
+from kopf_selectcache.core.protocol.decoder import OBJECT_COST_BYTES, SLICE_BYTES, Reader
 from kopf_selectcache.core.protocol.machine import (
     Due,
     Filling,
@@ -58,13 +58,13 @@ from .metrics import Counts
 from .reach import AwaitedVersions, Comparison, SharedVersion
 from .stream_writer import CheckedReader, StreamWriter, failure_of
 
-LIVED = 60.0
+HEALTHY_WATCH_SECONDS = 60.0
 """A watch that was open for this many seconds was a good one, even without events: its end is no failure."""
 
-LASTED = 5.0
+REOPEN_AT_ONCE_SECONDS = 5.0
 """Seconds that a stream must have been open for the next one to be opened at once."""
 
-UNMARKED = 4.0
+IDLE_FACTOR_WITHOUT_BOOKMARKS = 4.0
 """Factor of the idle timeout for a server that has never sent a bookmark."""
 
 
@@ -201,7 +201,7 @@ class StreamRequests:
         clock, settings = self._environment.clock, self._environment.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
         # Until the first bookmark, silence is no failure: the server may have no bookmarks, and no events.
-        unmarked = idle * UNMARKED
+        unmarked = idle * IDLE_FACTOR_WITHOUT_BOOKMARKS
         patience = IdleTimeout()
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have an event.
@@ -236,8 +236,8 @@ class StreamRequests:
                     # The writer has processed the message by now.
                     alive = alive or self._writer.has_moved
                     filling = isinstance(self._writer.state, Filling)
-                    taken += APIECE + len(line)
-                    if taken >= SLICE:
+                    taken += OBJECT_COST_BYTES + len(line)
+                    if taken >= SLICE_BYTES:
                         taken = 0
                         await self._let_others_run()
                 if filling and clock() - opened > settings.request_timeout:
@@ -255,7 +255,7 @@ class StreamRequests:
         list proves nothing.
         """
         age = 0.0 if self._opened is None else self._environment.clock() - self._opened
-        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
+        return Lost(why, lived=age > HEALTHY_WATCH_SECONDS, lasted=age >= REOPEN_AT_ONCE_SECONDS, clean=clean)
 
     async def _let_others_run(self) -> None:
         """Yield to other tasks. A busy stream never waits for its next chunk, and would block the loop."""
@@ -263,7 +263,7 @@ class StreamRequests:
         await self._storing.taken()
 
 
-MOST_FOREIGN = 1_000
+FOREIGN_BODIES = 1_000
 """Maximum of bodies of another epoch that are remembered."""
 
 
@@ -446,7 +446,7 @@ class Reflector:
 
     def note_foreign(self, uid: str, version: str) -> None:
         """Note a body of another epoch. Kopf may call timers with it repeatedly."""
-        if len(self.foreign) >= MOST_FOREIGN:
+        if len(self.foreign) >= FOREIGN_BODIES:
             self.foreign.clear()
         self.foreign.add((uid, version))
 

@@ -75,7 +75,7 @@ class Present(NamedTuple):
     version: str
 
 
-class Division(Protocol):
+class CacheDivision(Protocol):
     """How replicas divide caches among themselves."""
 
     def why_divided(self, key: KindKey, declared: Cached) -> str:
@@ -112,7 +112,7 @@ class Serving(NamedTuple):
     lost: frozenset[str]
     watched: Collection[str] | None
     """The namespaces that the operator watches; None for all."""
-    division: Division | None
+    division: CacheDivision | None
     """How replicas divide them; None if they don't."""
 
 

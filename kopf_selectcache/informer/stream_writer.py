@@ -350,7 +350,7 @@ async def _page(
     return page
 
 
-FORGOTTEN = 600.0
+FORGOTTEN_SECONDS = 600.0
 """Seconds without an uncertain judgement after which the wait is reset to the shortest."""
 
 
@@ -373,7 +373,7 @@ class CheckedReader:
         """True if a field was misread: an object does not show if the stream selects it."""
         self._resource = resource
         self._environment = environment
-        # The number of uncertain judgements in a row, each at most `FORGOTTEN` after the previous one.
+        # The number of uncertain judgements in a row, each at most `FORGOTTEN_SECONDS` after the last.
         self._uncertain = 0
         self._last = 0.0  # The time of the last one.
 
@@ -427,6 +427,6 @@ class CheckedReader:
         two do not reset them.
         """
         now = self._environment.clock()
-        self._uncertain = self._uncertain + 1 if now - self._last <= FORGOTTEN else 1
+        self._uncertain = self._uncertain + 1 if now - self._last <= FORGOTTEN_SECONDS else 1
         self._last = now
         return delay(self._uncertain - 1, self._environment.chance())

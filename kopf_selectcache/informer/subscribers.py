@@ -9,7 +9,7 @@ If a store is dropped because it is too large, its objects must be freed, so tha
 aside. While an object is still there, each subscriber is asked what it needs of it later.
 
 `Resyncer` passes all stored objects to the subscribers again, once per period. It sends no request.
-`Laying` adds own writes to those of the informer, and tells the waits for changes of them.
+`PendingWrites` adds own writes to those of the informer, and tells the waits for changes of them.
 """
 
 from __future__ import annotations
@@ -174,13 +174,13 @@ class Subscribers:
             return True
 
 
-JITTER = 0.1
+RESYNC_JITTER_RATIO = 0.1
 """Part of the period by which it is longer or shorter, so that kinds and operators do not resync at once."""
 
-SLICE = 20
+SLICE_OBJECTS = 20
 """Number of objects that subscribers receive before other tasks run. A subscriber may decode each."""
 
-PAUSE = 10.0
+PAUSE_SECONDS = 10.0
 """Average seconds until a cache that is not synced is looked at again."""
 
 
@@ -228,7 +228,7 @@ class Resyncer:
                 self._due = None
                 self._left.extend(record.key for record in self._store().records()[0])
             while self._left:
-                self._pass_on(SLICE)
+                self._pass_on(SLICE_OBJECTS)
                 await asyncio.sleep(0)
                 await self._wait_until_synced()
 
@@ -240,7 +240,7 @@ class Resyncer:
                 await self._changed.wait()
                 continue
             if self._due is None:
-                jitter = JITTER * (2 * environment.chance() - 1)
+                jitter = RESYNC_JITTER_RATIO * (2 * environment.chance() - 1)
                 self._due = environment.clock() + self._period * (1 + jitter)
             await sleep_until(self._changed, environment.sleep(max(0.0, self._due - environment.clock())))
             if not self._changed.is_set():
@@ -249,7 +249,7 @@ class Resyncer:
     async def _wait_until_synced(self) -> None:
         """Wait until the cache follows the server: a stale object may have been changed or deleted."""
         while not self._is_synced():
-            await self._environment.sleep(PAUSE * (0.5 + self._environment.chance()))
+            await self._environment.sleep(PAUSE_SECONDS * (0.5 + self._environment.chance()))
 
     def _pass_on(self, most: int) -> None:
         """Notify subscribers of objects in their present state. Others have departed meanwhile."""
@@ -260,7 +260,7 @@ class Resyncer:
                 self._notify(Change(record, record, ChangeCause.RESYNC))
 
 
-class Laying:
+class PendingWrites:
     """The own writes of one informer, as they are added and dropped. Any thread may call `lay`."""
 
     def __init__(

@@ -23,7 +23,7 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, ReadError, require
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import ThreadWaits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.protocol.messages import delay
@@ -424,7 +424,7 @@ class Stop:
         self._settings, self._begin, self._end = settings, begin, end
         self._begun = asyncio.Event()
         self._deadline: asyncio.TimerHandle | None = None
-        self.waits = Waits(stopped=self._begun, why=STOPPING)
+        self.waits = ThreadWaits(stopped=self._begun, why=STOPPING)
         """The waits of handlers and threads."""
         # A stop begins when a root task ends: Kopf cancels the others then.
         roots = _kopf.root_tasks_var.get(())

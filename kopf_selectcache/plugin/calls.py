@@ -21,7 +21,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, InvalidObject, NotSynced, ReadError, tell_kopf
 from kopf_selectcache.cache.access import as_current, of_class
-from kopf_selectcache.cache.blocking import STOPPED, Waits
+from kopf_selectcache.cache.blocking import STOPPED, ThreadWaits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.cache.formats.given import plain
@@ -108,7 +108,7 @@ async def call(
     target: Function,
     operator: Operator,
     kwargs: dict[str, Any],
-    waits: Waits,
+    waits: ThreadWaits,
     stopper: _kopf.DaemonStopper | None = None,
     *,
     is_async: bool,
@@ -136,7 +136,7 @@ async def _call_in_thread(
     target: Function,
     operator: Operator,
     kwargs: dict[str, Any],
-    waits: Waits,
+    waits: ThreadWaits,
     stopper: _kopf.DaemonStopper | None = None,
 ) -> Any:
     """Call a sync function in one of Kopf's threads. If the handler is cancelled, its waits for caches end.
@@ -435,7 +435,7 @@ async def _call_with_cache(
     waits, called = operator.waits, fn
     cache: AnyCache = operator.cache
     if not is_async:  # The waits of a thread end with its handler.
-        waits, called = Waits(waits), partial(_begin, fn, operator)
+        waits, called = ThreadWaits(waits), partial(_begin, fn, operator)
         cache = of_class(Cache(runtime, waits=waits), SyncCache)
     kwargs |= {"cache": cache, "events": operator.recorder}
     try:

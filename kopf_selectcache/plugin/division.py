@@ -23,7 +23,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
-from kopf_selectcache.settings.sharding import Decision, Uses, decide
+from kopf_selectcache.settings.sharding import KindDivision, KindUsers, decide
 from kopf_selectcache.sharding.replica import Replica
 from kopf_selectcache.sharding.shards import Shards
 
@@ -35,7 +35,7 @@ from .reconcile import reconcilers_with
 from .replicas import KopfHandlers
 
 
-class Divided:
+class ReplicaDivision:
     """The caches that the replicas of an operator divide (`informer.state.Division`)."""
 
     def __init__(self, registry: _kopf.OperatorRegistry | None, by: str, shards: Shards) -> None:
@@ -78,7 +78,7 @@ def join(operator: Operator, runtime: Runtime) -> Replica:
     assert sharding is not None, "it has others"
     guard()
     replica = Replica(sharding, runtime, settings.queueing.exit_timeout)
-    runtime.divide(Divided(operator.registry, sharding.by, replica.shards))
+    runtime.divide(ReplicaDivision(operator.registry, sharding.by, replica.shards))
     replica.shards.caches, replica.shards.reach = runtime, partial(reach, runtime)
     operator.kopfs = KopfHandlers(settings, replica.shards)
     replica.shards.add(operator.kopfs)
@@ -99,17 +99,17 @@ def division_of(
     registry: _kopf.OperatorRegistry | None,
     *,
     kind: Kind | None = None,
-) -> Decision:
+) -> KindDivision:
     """Return whether the replicas of an operator with these handlers divide a declared kind, and why. Raise
     DeclarationError if they can't, although it says so. `kind` is what the cluster says of the kind.
     """
     return decide(kind or find(key), uses_of(key, registry), by=by, sharded=declared.sharded)
 
 
-def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:
+def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> KindUsers:
     """Return what the handlers of an operator do with a declared kind."""
     if registry is None:
-        return Uses()
+        return KindUsers()
     handled = watched = admission = ""
     for handler, verb in reconcilers_with(key, registry, [key]):
         if verb == "reconciles":
@@ -124,7 +124,7 @@ def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:
             admission = admission or f"admission handler {admitting.id!r} reads them"
     for each in handlers_of_key(registry, key):
         handled = handled or f"handler {each.id!r} handles them"
-    return Uses(handled, watched, admission)
+    return KindUsers(handled, watched, admission)
 
 
 def _named(handler: CacheHandler) -> str:

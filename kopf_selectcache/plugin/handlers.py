@@ -29,7 +29,7 @@ from kopf_selectcache._errors import (
     tell_kopf,
 )
 from kopf_selectcache.cache.access import as_current, in_callback, of_class
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import ThreadWaits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
@@ -246,7 +246,7 @@ async def _wait_and_call(
             raise kopf.TemporaryError(error.line, delay=RETRY_SECONDS) from error
         except NotDeclared as error:
             raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error
-        waits = Waits(operator.waits, stopped=None if stopper is None else stopper.async_event)
+        waits = ThreadWaits(operator.waits, stopped=None if stopper is None else stopper.async_event)
         cache = for_handler(fn, _cache_for(operator, cause, waits))
         # Before the caches were synced, the wrapper of `when=` returned True without a call.
         when: Any = getattr(handler, "when", None)
@@ -296,7 +296,7 @@ async def _act(
         what = f"a {name} handler can't read caches, which start after startup and login"
         raise DeclarationError(what, remedy="Remove with_cache from it")
     try:
-        waits = Waits(operator.waits)
+        waits = ThreadWaits(operator.waits)
         kwargs["cache"] = cache = for_handler(target, Cache(operator.runtime, waits=waits))
         with as_current(cache):
             return await call(target, operator, kwargs, waits, is_async=_kopf.is_async_fn(target))
@@ -328,7 +328,7 @@ def _operator() -> Operator:
     return operator
 
 
-def _cache_for(operator: Operator, cause: object, waits: Waits) -> Cache:
+def _cache_for(operator: Operator, cause: object, waits: ThreadWaits) -> Cache:
     """Return the cache for a handler that was called for this cause."""
     if not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
         return Cache(
@@ -363,7 +363,7 @@ def _laid_over(
     resource: _kopf.Resource | None,
     *,
     deleted: bool | None,
-    waits: Waits | None = None,
+    waits: ThreadWaits | None = None,
 ) -> Cache:
     """Return the cache with the handler's own object laid over it. Each read takes the present body, since
     bodies of daemons change.

@@ -38,7 +38,7 @@ from .queue import Cause, Priority, Run, WorkQueue, WorkQueues
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-GRACE = 5.0
+GRACE_SECONDS = 5.0
 """Seconds for the runs that were cancelled. One that resists longer is left behind."""
 
 
@@ -151,7 +151,7 @@ class Worker:
         tasks = set(self._tasks.values())
         for task in tasks:
             task.cancel()
-        if await end_within(tasks, self._sleep(GRACE)):
+        if await end_within(tasks, self._sleep(GRACE_SECONDS)):
             keys = ", ".join(sorted(map(_shown, self._queue.running)))
             self._logger.warning(
                 "These runs have not ended, although they were cancelled: %(keys)s.", {"keys": keys}

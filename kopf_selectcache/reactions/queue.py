@@ -38,7 +38,7 @@ MOST_CAUSES = 20
 """The causes that are remembered for each key."""
 
 _MOST_DOUBLED = 1000  # The float of 2 to this power is finite.
-_SPARE = 64  # Outdated places of a heap that are not worth a compaction.
+_HEAP_SLACK_ENTRIES = 64  # Outdated places of a heap that are not worth a compaction.
 
 
 class Priority(IntEnum):
@@ -268,7 +268,7 @@ class WorkQueue:
             self._places += 1
             entry.place = self._places
             heappush(self._waiting, (entry.due, -entry.priority, entry.place, key))
-            if len(self._waiting) > 2 * len(self._entries) + _SPARE:
+            if len(self._waiting) > 2 * len(self._entries) + _HEAP_SLACK_ENTRIES:
                 self._waiting = [
                     each for each in self._waiting if self._is_current(each[2], each[3], _State.WAITING)
                 ]
@@ -293,7 +293,7 @@ class WorkQueue:
         entry.deadline, entry.place = deadline, self._places
         if entry.state is _State.READY:
             heappush(self._ready, (deadline, entry.place, key))
-            if len(self._ready) > 2 * self._count_ready + _SPARE:
+            if len(self._ready) > 2 * self._count_ready + _HEAP_SLACK_ENTRIES:
                 self._ready = [
                     each for each in self._ready if self._is_current(each[1], each[2], _State.READY)
                 ]

@@ -23,7 +23,7 @@ from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.client.writer import METHODS
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.lost_answer import CONFLICT, NOT_FOUND, TOO_MANY, Verb
-from kopf_selectcache.core.protocol.messages import ASKED, Refusal
+from kopf_selectcache.core.protocol.messages import LONGEST_ASKED_SECONDS, Refusal
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.settings.planner import Right
@@ -288,7 +288,7 @@ class Delivery:
                 return outcome
             if failures + 1 < TRIES:
                 usual = PAUSE_SECONDS if failures else PAUSE_SECONDS * self._chance()
-                await self._sleep(usual if asked is None else min(max(asked, 0.0), ASKED))
+                await self._sleep(usual if asked is None else min(max(asked, 0.0), LONGEST_ASKED_SECONDS))
         return Outcome.FAILED
 
     async def _try(self, item: WaitingWrite) -> Outcome:

@@ -49,7 +49,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _MISTAKE = 0.9
 """A name without a group that is this like a plural of Kubernetes is a mistake: few custom resources are."""
 
-_LONGEST = 400
+_KEY_CHARACTERS = 400
 """A group has up to 253 characters, a version and a plural 63 each."""
 
 MOST_NAMED = 10
@@ -157,7 +157,7 @@ def checked_key(given: object) -> KindKey:
     text = text_of(key)
     group, version, name = parse_key(key)
     if (
-        len(text) > _LONGEST
+        len(text) > _KEY_CHARACTERS
         or not name
         or not set(text) <= _PLAIN
         or not {".", "/"}.isdisjoint(name)

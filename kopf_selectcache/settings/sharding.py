@@ -130,7 +130,7 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 _NAMESPACE = "metadata.namespace"
 
 
-class Uses(NamedTuple):
+class KindUsers(NamedTuple):
     """The users of a kind, in words such as `reconciler 'deploy' watches them`. Empty if there are none."""
 
     handled: str = ""
@@ -141,7 +141,7 @@ class Uses(NamedTuple):
     """The admission handlers that read it: each replica answers for all namespaces."""
 
 
-class Decision(NamedTuple):
+class KindDivision(NamedTuple):
     """Says if the cache of a kind is divided, and why."""
 
     is_divided: bool
@@ -152,32 +152,34 @@ class Decision(NamedTuple):
         return f"{'divided' if self.is_divided else 'whole'}: {self.why}"
 
 
-def decide(kind: Kind | None, uses: Uses, *, by: str = "namespace", sharded: bool | None = None) -> Decision:
+def decide(
+    kind: Kind | None, uses: KindUsers, *, by: str = "namespace", sharded: bool | None = None
+) -> KindDivision:
     """Return whether replicas that divide the work `by` a unit divide the cache of a kind; None for one that
     the cluster has not named yet. Raise DeclarationError for `sharded=True` if they can't.
 
-    >>> print(decide(None, Uses(handled="reconciler 'deploy' handles them")))
+    >>> print(decide(None, KindUsers(handled="reconciler 'deploy' handles them")))
     divided: reconciler 'deploy' handles them
-    >>> print(decide(None, Uses()))
+    >>> print(decide(None, KindUsers()))
     whole: they are only read, and reads may be of any namespace
     """
     if kind is not None and kind.namespaced is False:
-        return Decision(False, "they are cluster-scoped")
+        return KindDivision(False, "they are cluster-scoped")
     if by != "namespace" and sharded:
         raise DeclarationError(
             f"Cached(sharded=True): replicas that divide the work by {by} have whole caches",
             remedy="Leave sharded= out\nOr divide the work by namespace: Sharding(by='namespace')",
         )
     if by != "namespace":
-        return Decision(False, f"replicas divide the work by {by}, and caches only by namespace")
+        return KindDivision(False, f"replicas divide the work by {by}, and caches only by namespace")
     if sharded is not None:
-        return Decision(sharded, f"declared with sharded={sharded}")
+        return KindDivision(sharded, f"declared with sharded={sharded}")
     for use in (uses.watched, uses.admission):
         if use:
-            return Decision(False, use)
+            return KindDivision(False, use)
     if uses.handled:
-        return Decision(True, uses.handled)
-    return Decision(False, "they are only read, and reads may be of any namespace")
+        return KindDivision(True, uses.handled)
+    return KindDivision(False, "they are only read, and reads may be of any namespace")
 
 
 def in_own_namespaces(declared: Branches) -> Selector | AnyOf:

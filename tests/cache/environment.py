@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import ThreadWaits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.reading import Refused
@@ -315,7 +315,7 @@ class Environment:
         own: Mapping[str, Any] | None = None,
         deleted: bool = False,
         departed: str | None = None,
-        waits: Waits | None = None,
+        waits: ThreadWaits | None = None,
     ) -> Cache:
         return Cache(cast("Runtime", self), own=own, deleted=deleted, departed=departed, waits=waits)
 

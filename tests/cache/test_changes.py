@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import Forbidden, NotDeclared, OutsideFilter, ReadError, Selector
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache import changes as module
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import ThreadWaits
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Resource, find
@@ -368,7 +368,7 @@ async def test_a_timeout_of_the_question_itself_is_not_that_of_the_wait() -> Non
 async def test_an_iterator_ends_when_its_daemon_is_stopped() -> None:
     stopped = asyncio.Event()
     cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
-    cache._waits = Waits(stopped=stopped)
+    cache._waits = ThreadWaits(stopped=stopped)
     busy, idle = cache.changes("pods"), cache.changes("pods", initial=False)
     assert await following(busy, 1) == ["web-1 entered"]
     waiting = asyncio.ensure_future(anext(idle, None))

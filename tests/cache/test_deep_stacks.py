@@ -262,7 +262,7 @@ def on_bare_stack(work: Callable[[], T]) -> T:
         finally:
             lock.release()
 
-    usual = stack_size(json_text.STACK)
+    usual = stack_size(json_text.STACK_BYTES)
     try:
         start_new_thread(run, ())
     finally:

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from kopf_selectcache import NotFound
-from kopf_selectcache.client.discovery import REMEMBERED, Kinds, NotServed
+from kopf_selectcache.client.discovery import REMEMBERED_SECONDS, Kinds, NotServed
 from kopf_selectcache.client.fetcher import Fetcher, Pace
 from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -132,15 +132,15 @@ async def test_a_provisional_resource_is_remembered_for_some_seconds_only(enviro
     asked, slept = len(environment.server.asked), len(environment.slept)
     assert str(await known.resolve("things")) == "things.g4.io"
     assert len(environment.server.asked) == asked
-    environment.time += REMEMBERED
+    environment.time += REMEMBERED_SECONDS
     assert str(await known.resolve("things")) == "things.g4.io"
     assert len(environment.server.asked) - asked <= 8, "it is asked once, without further tries"
     assert len(environment.slept) - slept <= 8
     environment.server.answer("/apis/g2.io/v1", resources)
-    environment.time += REMEMBERED
+    environment.time += REMEMBERED_SECONDS
     assert str(await known.resolve("things")) == "things.g2.io"
     asked = len(environment.server.asked)
-    environment.time += 1000 * REMEMBERED
+    environment.time += 1000 * REMEMBERED_SECONDS
     assert str(await known.resolve("things")) == "things.g2.io"
     assert len(environment.server.asked) == asked
 
@@ -156,7 +156,7 @@ async def test_that_there_is_no_such_kind_is_remembered_for_some_seconds(environ
     environment.server.answer(
         "/api/v1", {"resources": [{"name": "tings", "kind": "Ting", "namespaced": True}]}
     )
-    environment.time += REMEMBERED
+    environment.time += REMEMBERED_SECONDS
     assert str(await known.resolve("tings")) == "tings"
 
 

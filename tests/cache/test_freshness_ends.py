@@ -20,7 +20,7 @@ from kopf_selectcache.cache.freshness import RELIST_AFTER_SECONDS, TICK_SECONDS,
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.selection.regions import Keys
-from kopf_selectcache.core.store.claims import SPARE, Row, Unclaimed
+from kopf_selectcache.core.store.claims import HEAP_SLACK_ENTRIES, Row, Unclaimed
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import Refuse, Silence
@@ -318,11 +318,11 @@ async def test_no_leave_is_waited_for_while_a_stream_cannot_be_maintained(kind: 
 
 def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
     doubts = Unclaimed()
-    for number in range(3 * SPARE):
+    for number in range(3 * HEAP_SLACK_ENTRIES):
         doubts[("shop", "a")] = Row("", str(number + 10))
         doubts[("shop", "b")] = Row("", "5")
     assert doubts.oldest() is doubts["shop", "b"]
-    assert len(doubts._heap) < 2 * SPARE
+    assert len(doubts._heap) < 2 * HEAP_SLACK_ENTRIES
     doubts["shop", "c"] = Row("")
     assert doubts.oldest() is doubts["shop", "c"]
     doubts.clear()

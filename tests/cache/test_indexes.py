@@ -12,7 +12,7 @@ from kopf_selectcache import Cached, Key, OutsideFilter, Selector
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.store.indexes import WORTH
+from kopf_selectcache.core.store.indexes import SCANNED_CANDIDATES
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
@@ -157,7 +157,7 @@ def test_errors_show_which_index_and_no_value() -> None:
 def test_own_objects_are_laid_over_the_results_of_an_index(gone: bool) -> None:
     environment = Environment()
     informer = environment.declare().hold(
-        *(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(WORTH + 1))
+        *(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(SCANNED_CANDIDATES + 1))
     )
     own = pod("p-0", app="b", version="11", owner="o-1")
     cache = environment.cache(own=own, deleted=gone)
@@ -168,12 +168,13 @@ def test_own_objects_are_laid_over_the_results_of_an_index(gone: bool) -> None:
             "p-0" in names(list(cache.list_cached("pods", owner={"metadata": {"uid": "o-1"}})))
         ) is not gone
         assert cache.count("pods", labels="app=b", names=["p-0", "p-1"]) == (1 if gone else 2)
-        assert cache.count("pods", labels="app=b") == WORTH // 2 + (not gone)
+        assert cache.count("pods", labels="app=b") == SCANNED_CANDIDATES // 2 + (not gone)
         while informer.state.store.build(100):
             pass
     assert cache.explain("pods", labels="app=b").by == ("label app",)
     assert (
-        environment.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", labels="app=b") == WORTH // 2
+        environment.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", labels="app=b")
+        == SCANNED_CANDIDATES // 2
     )
 
 
@@ -206,11 +207,11 @@ def test_a_list_at_the_path_of_an_own_object_is_reported_with_or_without_an_inde
 def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     environment = Environment()
     informer = environment.declare().hold(
-        *(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * WORTH))
+        *(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * SCANNED_CANDIDATES))
     )
     cache = environment.cache()
     before = cache.explain("pods", labels="app=a-7,tier!=a")
-    assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
+    assert (before.looks_at, before.by, before.indexes) == (2 * SCANNED_CANDIDATES, (), "label app")
     assert (
         "The cache looks at 400 cached objects.\n"
         "The first such read builds an index of label app for the next ones."

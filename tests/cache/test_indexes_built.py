@@ -13,7 +13,7 @@ import pytest
 from kopf_selectcache.core.selection.grammar import parse_labels
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.indexes import WORTH, Lookup
+from kopf_selectcache.core.store.indexes import SCANNED_CANDIDATES, Lookup
 from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Section
@@ -98,7 +98,7 @@ async def test_an_index_for_a_thread_is_built_on_the_loop_slice_by_slice() -> No
 
 async def test_an_index_declared_or_requested_before_is_built_from_the_start() -> None:
     indexing = IndexBuilder([NODE])
-    union = filled(indexing, WORTH + 1)
+    union = filled(indexing, SCANNED_CANDIDATES + 1)
     union.store.chosen(Lookup(owner="x"))
     running = asyncio.create_task(indexing.run())
     await until_found_by(union, Lookup(values=((NODE, "n1"),)), "index node")
@@ -108,11 +108,11 @@ async def test_an_index_declared_or_requested_before_is_built_from_the_start() -
 
 async def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
     indexing = IndexBuilder([])
-    union = filled(indexing, WORTH + 1)
+    union = filled(indexing, SCANNED_CANDIDATES + 1)
     running = asyncio.create_task(indexing.run())
     await asyncio.sleep(0)
     running.cancel()
-    assert len(union.store.chosen(Lookup(owner="x")).records) == WORTH + 1
+    assert len(union.store.chosen(Lookup(owner="x")).records) == SCANNED_CANDIDATES + 1
 
 
 # ---- Added.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cache, Cached, Forbidden, NotSynced, OutsideFilter, ReadError
-from kopf_selectcache.cache.blocking import AWAITED, LIVE, Waits
+from kopf_selectcache.cache.blocking import AWAITED, LIVE, ThreadWaits
 from kopf_selectcache.cache.cache import SyncCache
 from kopf_selectcache.cache.live import Live, SyncLive
 from kopf_selectcache.testing import FakeCache
@@ -317,13 +317,13 @@ async def test_waits_of_threads_can_be_ended_and_then_unsubscribe(environment: E
         environment.declare("app=web").hold(),
         environment.declare("app=web", NODES, "nodes").hold(),
     )
-    operators = Waits()
-    waits = Waits(operators)
+    operators = ThreadWaits()
+    waits = ThreadWaits(operators)
     one = asyncio.create_task(
         asyncio.to_thread(environment.cache(waits=waits).blocking.wait_for, "pods", ready)
     )
     other = asyncio.create_task(
-        asyncio.to_thread(environment.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready)
+        asyncio.to_thread(environment.cache(waits=ThreadWaits(operators)).blocking.wait_for, "nodes", ready)
     )
     await pods.subscribed.wait()
     await nodes.subscribed.wait()
@@ -341,8 +341,8 @@ async def test_waits_of_threads_can_be_ended_and_then_unsubscribe(environment: E
 @with_environment
 async def test_once_it_is_ended_nothing_is_waited_for(environment: Environment) -> None:
     informer = environment.declare("app=web").hold()
-    operators = Waits()
-    for waits in (operators, Waits(operators)):
+    operators = ThreadWaits()
+    for waits in (operators, ThreadWaits(operators)):
         cache = environment.cache(waits=waits)
         operators.end("enough")
         with pytest.raises(ReadError):

@@ -17,9 +17,9 @@ from kopf._cogs.structs.credentials import Vault, VaultKey
 from kopf_selectcache.client import transport as client_transport
 from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
 from kopf_selectcache.client.transport import LATEST, SOONEST, TRIES, KopfTransport, Logins
-from kopf_selectcache.core.protocol.messages import SLOW
+from kopf_selectcache.core.protocol.messages import SLOW_SECONDS
 from kopf_selectcache.errors import Unauthorized
-from kopf_selectcache.informer.health import TOLERATED, Health
+from kopf_selectcache.informer.health import TOLERATED_SECONDS, Health
 from kopf_selectcache.plugin.access import cache_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.cluster import authority
@@ -129,7 +129,7 @@ async def test_a_request_ends_although_each_login_outlasts_the_pause_and_gives_o
         given: list[str] = []
 
         def log_in_slowly(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
-            time.now += SLOW + 1
+            time.now += SLOW_SECONDS + 1
             given.append(f"new-{len(given)}")
             return replace(info, token=given[-1])
 
@@ -209,8 +209,15 @@ async def test_where_no_login_gives_credentials_another_one_is_tried_now_and_the
                 await has_no_credentials()
                 times += [time.now - began] * (len(logins) - before)
                 time.now += 5
-            assert times == [SLOW, 2 * SLOW, 3 * SLOW, 4 * SLOW, 5 * SLOW, 6 * SLOW]
-            time.now += SLOW
+            assert times == [
+                SLOW_SECONDS,
+                2 * SLOW_SECONDS,
+                3 * SLOW_SECONDS,
+                4 * SLOW_SECONDS,
+                5 * SLOW_SECONDS,
+                6 * SLOW_SECONDS,
+            ]
+            time.now += SLOW_SECONDS
             given.append(kopf.ConnectionInfo(server=server.url, token=f"another-{outage}"))
             assert await transport.get(PODS, {}) == b"{}"
 
@@ -390,7 +397,7 @@ async def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
             assert environment.informer.state.health in (Health.SYNCED, Health.STALE)
             assert len(environment.names()) == 1
             await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
-            assert environment.time.now - began >= TOLERATED
+            assert environment.time.now - began >= TOLERATED_SECONDS
 
 
 async def test_a_cache_without_any_credentials_is_unauthorized() -> None:

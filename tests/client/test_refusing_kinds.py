@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.client.transport import LATEST, TRIES, TRUSTED, KopfTransport
+from kopf_selectcache.client.transport import LATEST, TRIES, TRUSTED_SECONDS, KopfTransport
 from tests.client.test_credentials import NO, operator_with
 from tests.faults.server import PODS, Script, Server, answer
 
@@ -73,7 +73,7 @@ async def test_a_kind_that_refuses_credentials_without_another_answer_for_an_hou
         server.scripts[METRICS] = Script([NO] * 999)
         await refuses(transport)
         assert await transport.get(PODS, {}) == b"{}"
-        for after, expected in ((TRUSTED - 1, 1), (1, 2)):
+        for after, expected in ((TRUSTED_SECONDS - 1, 1), (1, 2)):
             time.now += after
             await refuses(transport)
             assert len(logins) == expected

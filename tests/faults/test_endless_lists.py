@@ -9,15 +9,21 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kopf_selectcache.core.protocol.messages import SHORTEST
-from kopf_selectcache.core.protocol.pager import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
+from kopf_selectcache.core.protocol.messages import SHORTEST_DELAY_SECONDS
+from kopf_selectcache.core.protocol.pager import (
+    EMPTY_PAGES,
+    ENDLESS_PAGES,
+    KEYS_PER_PAGE,
+    PAGES_AT_ONCE,
+    TOO_FEW_OBJECTS,
+)
 from kopf_selectcache.errors import Stalled
 
 from .environment import Environment, Time, operating, run, until
 from .server import Answer, Script, Server, error, listed, pod, streamed
 
 MINUTE = 60.0
-MOST_PACED = int(MINUTE / (SHORTEST / 2)) + 2
+MOST_PACED = int(MINUTE / (SHORTEST_DELAY_SECONDS / 2)) + 2
 """No two pages that bring nothing new are closer than half the shortest delay."""
 MOST_IN_VAIN = 3 * 9 + 12
 """A list that leads back is given up after three requests, and begins again after a wait that doubles."""
@@ -44,13 +50,13 @@ def one_object_each(number: int, _: Mapping[str, str]) -> Answer:
 
 
 ATTACKS: dict[str, tuple[Attack, int, str]] = {
-    "two tokens in turn": (two_tokens, MOST_IN_VAIN, NOWHERE),
-    "new tokens for the same objects": (new_tokens, MOST_IN_VAIN, NOWHERE),
-    "pages without objects": (no_objects, MOST_PACED, FEW),
+    "two tokens in turn": (two_tokens, MOST_IN_VAIN, ENDLESS_PAGES),
+    "new tokens for the same objects": (new_tokens, MOST_IN_VAIN, ENDLESS_PAGES),
+    "pages without objects": (no_objects, MOST_PACED, TOO_FEW_OBJECTS),
     "one new object in each page": (
         one_object_each,
         MOST_PACED + PAGES_AT_ONCE + (PAGES_AT_ONCE + MOST_PACED) // KEYS_PER_PAGE,
-        FEW,
+        TOO_FEW_OBJECTS,
     ),
 }
 """Each with the most requests that it may get in a minute, and a part of what the cache says of it."""
@@ -166,7 +172,7 @@ def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str
                     + PAGES_AT_ONCE // KEYS_PER_PAGE,
                 )
                 # A fetch waits for its rate as well.
-                assert environment.time.now - before <= 40.0 + SHORTEST + len(script.times) / 20
+                assert environment.time.now - before <= 40.0 + SHORTEST_DELAY_SECONDS + len(script.times) / 20
 
     run(main())
 
@@ -187,7 +193,7 @@ def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptur
             assert not environment.informer.counts.failures
 
     run(main())
-    assert any(FEW in message for message in caplog.messages), "it is told all the same"
+    assert any(TOO_FEW_OBJECTS in message for message in caplog.messages), "it is told all the same"
 
 
 def test_33_a_list_that_leads_back_is_followed_by_one_that_does_not() -> None:

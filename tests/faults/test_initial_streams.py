@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kopf_selectcache.core.protocol.machine import PATIENCE
+from kopf_selectcache.core.protocol.machine import PATIENCE_FAILURES
 from tests.rows import each_row
 
 from .environment import hurry, operating, run, until
@@ -151,7 +151,7 @@ def test_9_a_stream_that_breaks_off_again_and_again_is_replaced_by_pages() -> No
     async def main() -> None:
         lists = [listed("100", pod("a", "90"))]
         async with (
-            Server(lists=lists, watches=[ended(A)] * PATIENCE) as server,
+            Server(lists=lists, watches=[ended(A)] * PATIENCE_FAILURES) as server,
             operating(server, initial="stream") as environment,
         ):
             await environment.holds("a@90")

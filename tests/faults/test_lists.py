@@ -10,7 +10,7 @@ import pytest
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.protocol.machine import EXPIRIES, PATIENCE
+from kopf_selectcache.core.protocol.machine import EXPIRED_LISTS, PATIENCE_FAILURES
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.informers import Runtime
@@ -122,7 +122,7 @@ def test_6_pages_of_different_versions_are_never_mixed() -> None:
 
 def test_6_where_every_list_outlives_its_token_one_in_a_single_piece_is_asked_for() -> None:
     async def main() -> None:
-        lists = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRIES
+        lists = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRED_LISTS
         async with (
             Server(lists=[*lists, listed("101", pod("a", "90"))]) as server,
             operating(server) as environment,
@@ -280,7 +280,7 @@ def test_17_a_page_that_keeps_failing_ends_its_list_and_the_old_state_is_served(
         lists = [
             listed("100", pod("a", "90")),
             listed("200", pod("a", "150"), then="1"),
-            *[refused(500)] * (PATIENCE + 1),
+            *[refused(500)] * (PATIENCE_FAILURES + 1),
             held(done, listed("201", pod("a", "150"), pod("b", "160"))),
         ]
         async with Server(lists=lists, watches=[GONE]) as server, operating(server) as environment:
@@ -289,7 +289,11 @@ def test_17_a_page_that_keeps_failing_ends_its_list_and_the_old_state_is_served(
             assert environment.code() == 500
             done.set()
             await environment.holds("a@150", "b@160")
-            assert server.pods.listed[1:] == [relist("100"), *[then("1")] * (PATIENCE + 1), relist("100")]
+            assert server.pods.listed[1:] == [
+                relist("100"),
+                *[then("1")] * (PATIENCE_FAILURES + 1),
+                relist("100"),
+            ]
 
     run(main())
 
@@ -313,10 +317,14 @@ def test_16_a_server_that_says_when_to_come_back_is_left_alone_until_then(which:
 def test_17_a_version_that_no_server_can_reach_is_given_up_for_the_newest_that_there_is() -> None:
     async def main() -> None:
         beyond = refused(504, "Timeout", message="Too large resource version: 100, current: 40")
-        lists = [listed("100", pod("a", "90")), *[beyond] * (PATIENCE - 1), listed("40", pod("a", "30"))]
+        lists = [
+            listed("100", pod("a", "90")),
+            *[beyond] * (PATIENCE_FAILURES - 1),
+            listed("40", pod("a", "30")),
+        ]
         async with Server(lists=lists, watches=[GONE]) as server, operating(server) as environment:
             await environment.holds("a@30")
-            assert server.pods.listed == [FIRST, *[relist("100")] * (PATIENCE - 1), FIRST]
+            assert server.pods.listed == [FIRST, *[relist("100")] * (PATIENCE_FAILURES - 1), FIRST]
             await environment.watched(2)
             assert server.pods.watched[-1]["resourceVersion"] == "40"
 

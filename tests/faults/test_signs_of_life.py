@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kopf_selectcache.informer.reflector import UNMARKED
+from kopf_selectcache.informer.reflector import IDLE_FACTOR_WITHOUT_BOOKMARKS
 from tests.rows import each_row
 
 from .environment import Environment, hurry, operating
@@ -93,7 +93,7 @@ def test_contract_8_a_server_whose_bookmarks_are_all_of_the_past_is_one_that_sen
             operating(server, idle_timeout=IDLE) as environment,
         ):
             await dripped(environment, dripping, lambda: len(server.pods.watched) > 1)
-            assert dripping.dripped * EVERY < IDLE * UNMARKED
+            assert dripping.dripped * EVERY < IDLE * IDLE_FACTOR_WITHOUT_BOOKMARKS
 
     hurry(main())
 

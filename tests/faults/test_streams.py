@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import OutsideFilter
-from kopf_selectcache.core.protocol.machine import PATIENCE, Silent
+from kopf_selectcache.core.protocol.machine import PATIENCE_FAILURES, Silent
 from kopf_selectcache.errors import Reason
-from kopf_selectcache.informer.reflector import LASTED
+from kopf_selectcache.informer.reflector import REOPEN_AT_ONCE_SECONDS
 from tests.rows import each_row
 
 from .environment import Environment, hurry, operating, run, until
@@ -179,7 +179,7 @@ def test_3_a_watch_that_lasted_and_brought_something_is_resumed_without_a_wait_h
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await environment.holds("a@103")
-            environment.time.now += LASTED
+            environment.time.now += REOPEN_AT_ONCE_SECONDS
             ready.set()
             await followed(environment, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
@@ -232,7 +232,7 @@ def test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and
             for version, gate in gates.items():
                 await environment.holds(f"a@{version}")
                 assert environment.time.slept == [0.5]
-                environment.time.now += LASTED
+                environment.time.now += REOPEN_AT_ONCE_SECONDS
                 gate.set()
             await environment.watched(8)
             assert environment.time.slept == [0.5, 0.5, 1.0]
@@ -313,10 +313,10 @@ def test_16_17_a_watch_that_is_refused_for_now_is_asked_for_again_less_and_less_
     failure: str,
 ) -> None:
     async def main() -> None:
-        watches = [FAILURES[failure]] * PATIENCE + [streamed(MOVED)]
+        watches = [FAILURES[failure]] * PATIENCE_FAILURES + [streamed(MOVED)]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await followed(environment, "a@103")
-            assert versions(server.pods.watched) == ["100"] * (PATIENCE + 1)
+            assert versions(server.pods.watched) == ["100"] * (PATIENCE_FAILURES + 1)
             assert len(server.pods.listed) == 1
             # Where a connection that was used before breaks off, aiohttp asks again by itself, once.
             assert environment.time.slept == [0.5, 1.0, 2.0][: len(environment.time.slept)]
@@ -382,10 +382,10 @@ def test_18_a_senseless_line_ends_the_stream_and_the_events_before_it_count(sens
 def test_18_a_line_that_makes_no_sense_again_and_again_leads_to_a_list() -> None:
     async def main() -> None:
         lists = [LISTED, listed("200", pod("b", "150"))]
-        watches = [streamed(SENSELESS["no version"])] * (PATIENCE + 1)
+        watches = [streamed(SENSELESS["no version"])] * (PATIENCE_FAILURES + 1)
         async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
             await followed(environment, "b@150")
-            assert versions(server.pods.watched) == [*["100"] * (PATIENCE + 1), "200"]
+            assert versions(server.pods.watched) == [*["100"] * (PATIENCE_FAILURES + 1), "200"]
             assert environment.informer.counts.relists == {"garbled": 1}
 
     run(main())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.informer.stream_writer import FORGOTTEN
+from kopf_selectcache.informer.stream_writer import FORGOTTEN_SECONDS
 
 from .environment import operating, run, until
 from .server import PODS, Answer, Script, Server, event, listed, pod, streamed
@@ -76,8 +76,10 @@ def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do
             ) as environment:
                 script.now = environment.time.clock
                 began = environment.time.now
-                await until(lambda: environment.time.now > began + FORGOTTEN or len(script.confirming) > 1000)
-                assert environment.time.now > began + FORGOTTEN
+                await until(
+                    lambda: environment.time.now > began + FORGOTTEN_SECONDS or len(script.confirming) > 1000
+                )
+                assert environment.time.now > began + FORGOTTEN_SECONDS
                 assert script.most_in_a_minute() <= MOST_IN_A_MINUTE
                 assert environment.informer.counts.failures["garbled"] == len(script.confirming) // 2
 
@@ -92,7 +94,7 @@ def test_after_a_while_without_an_uncertain_field_the_wait_is_short_again() -> N
                 server, selectors={"pods": Selector(fields="spec.nodeName=n1")}
             ) as environment:
                 await until(lambda: len(environment.time.slept) == 5)
-                environment.time.now += FORGOTTEN + 1
+                environment.time.now += FORGOTTEN_SECONDS + 1
                 await until(lambda: len(environment.time.slept) == 8)
                 assert environment.time.slept[:5] == [1.0, 1.5, 2.5, 4.5, 8.5]
                 assert environment.time.slept[5:] == [1.0, 1.5, 2.5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kopf_selectcache.core.protocol.machine import PATIENCE
+from kopf_selectcache.core.protocol.machine import PATIENCE_FAILURES
 
 from .attack import Attacks
 from .lists import MANY_LABELS
@@ -127,7 +127,12 @@ async def event_without_number(talk: Exchange) -> None:
 
 
 @WATCHES(
-    "watch: endless versions", "watch", held="synced", fresh="synced", shown={"a": ""}, relists=PATIENCE + 1
+    "watch: endless versions",
+    "watch",
+    held="synced",
+    fresh="synced",
+    shown={"a": ""},
+    relists=PATIENCE_FAILURES + 1,
 )
 async def endless_versions(talk: Exchange) -> None:
     """An event whose version is a number of 1,000 digits, and bookmarks of it; afterwards the cache takes the

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from kopf_selectcache.informer.subscribers import Laying
+from kopf_selectcache.informer.subscribers import PendingWrites
 
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep own writes, however fast the clock goes."""
 
-    async def wait(_: Laying) -> None:
+    async def wait(_: PendingWrites) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Laying, "run", wait)
+    monkeypatch.setattr(PendingWrites, "run", wait)

@@ -12,7 +12,7 @@ from kopf_selectcache.core.protocol.machine import NEEDING_A_PERSON, Lost, Silen
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, Unselected
 from kopf_selectcache.errors import Stalled
-from kopf_selectcache.informer.health import CAUSES, SEVERAL, Condition, Health, Mistake, cause_of
+from kopf_selectcache.informer.health import CAUSES, LASTING_ANSWERS, Condition, Health, Mistake, cause_of
 from kopf_selectcache.informer.memory import Evicted, Excess
 from kopf_selectcache.informer.stream_writer import failure_of
 from tests.messages.states import Subject
@@ -68,7 +68,7 @@ def test_the_cause_is_that_of_the_last_failure_and_of_the_state_reported() -> No
     one.fail(Refusal(503), verb="list")
     one.fail(Refusal(429), verb="list")
     assert error_of(one).code == 429
-    for _ in range(SEVERAL):
+    for _ in range(LASTING_ANSWERS):
         one.fail(Refusal(403, "Forbidden"), verb="list")
     one.fail(Refusal(503), verb="list")
     assert isinstance(error_of(one), Forbidden)

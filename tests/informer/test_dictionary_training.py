@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Selector
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
-from kopf_selectcache.core.store.packing import FEWEST, SAMPLES, SiblingPacking, Storage
+from kopf_selectcache.core.protocol.decoder import OBJECT_COST_BYTES, SLICE_BYTES
+from kopf_selectcache.core.store.packing import FEWEST_OBJECTS, SAMPLE_OBJECTS, SiblingPacking, Storage
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import background
@@ -35,7 +35,7 @@ from tests.faults.server import Obj, Script, Server, bookmark, error, event, hel
 from tests.secrets import caching, named, secret
 
 CALLED: list[int] = []
-COUNT = 3 * FEWEST
+COUNT = 3 * FEWEST_OBJECTS
 
 
 def pods(count: int = COUNT, *, version: int = 1) -> list[Obj]:
@@ -89,11 +89,14 @@ async def test_each_page_is_packed_as_it_comes() -> None:
     """The peak of a long list is not all of it as JSON."""
     made = pods()
     go = asyncio.Event()
-    lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
+    lists = [
+        listed("1000", *made[:FEWEST_OBJECTS], then="t1"),
+        held(go, listed("1000", *made[FEWEST_OBJECTS:])),
+    ]
     async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
         await environment.listed(2)
         come = environment.informer.state.union.substores[0].view.writing()
-        assert [record.stored != record.data for record in come] == [True] * FEWEST
+        assert [record.stored != record.data for record in come] == [True] * FEWEST_OBJECTS
         go.set()
         await environment.synced()
         assert all(packed(environment))
@@ -101,7 +104,7 @@ async def test_each_page_is_packed_as_it_comes() -> None:
 
 async def test_streamed_objects_are_packed_as_they_arrive() -> None:
     made = pods()
-    assert COUNT * APIECE > 3 * SLICE
+    assert COUNT * OBJECT_COST_BYTES > 3 * SLICE_BYTES
     first = b"".join(event("ADDED", pod) for pod in made)
     watches = [streamed(first, bookmark("1000", end=True))]
     async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
@@ -282,7 +285,7 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
         await asyncio.sleep(0)
         interrupted.cancel()
         await asyncio.wait([interrupted])
-        assert (packing.learned, packing.fits, packing._window) == (False, False, SAMPLES)
+        assert (packing.learned, packing.fits, packing._window) == (False, False, SAMPLE_OBJECTS)
         await storing.taken()
         assert packing.learned
         assert all(record.stored != record.data for record in held)
@@ -320,7 +323,9 @@ def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
     """An object that was read of one dictionary while another was trained is packed, too."""
     spaces = [f"ns-{number}" for number in range(6)]
     made = {
-        space: [{**pod, "metadata": {**pod["metadata"], "namespace": space}} for pod in pods(FEWEST // 2)]
+        space: [
+            {**pod, "metadata": {**pod["metadata"], "namespace": space}} for pod in pods(FEWEST_OBJECTS // 2)
+        ]
         for space in spaces
     }
 
@@ -335,7 +340,7 @@ def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
             ) as environment:
                 await environment.synced()
                 await until(lambda: all(packed(environment)))
-                assert len(records(environment)) == 6 * (FEWEST // 2)
+                assert len(records(environment)) == 6 * (FEWEST_OBJECTS // 2)
 
     run(main())
 

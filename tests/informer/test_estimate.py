@@ -13,7 +13,7 @@ from kopf_selectcache import LabelSelector, Selector
 from kopf_selectcache.cache.estimates import PATIENCE_SECONDS, Counter, labelled_namespaces
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.pager import FEW
+from kopf_selectcache.core.protocol.pager import TOO_FEW_OBJECTS
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.settings.planner import Stream
 from tests.cache.environment import PODS, pod
@@ -43,7 +43,7 @@ class Endless:
 def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
     server, time = Endless(), Time()
     counter = Counter(cast("Transport", server), PODS, sleep=time.sleep)
-    with pytest.raises(Garbled, match=FEW):
+    with pytest.raises(Garbled, match=TOO_FEW_OBJECTS):
         asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
     assert sum(time.slept) == PATIENCE_SECONDS
     assert server.asked < 400

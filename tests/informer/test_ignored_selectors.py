@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, OutsideFilter, Selector
-from kopf_selectcache.core.protocol.messages import SLOW
+from kopf_selectcache.core.protocol.messages import SLOW_SECONDS
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.errors import Rejected, Stalled
@@ -142,8 +142,8 @@ async def test_contract_8_a_server_that_ignores_selectors_is_asked_slowly() -> N
         await rejected(environment)
         before, count, began = asked(environment), len(environment.time.slept), environment.time.now
         await until(lambda: len(environment.time.slept) >= count + 10)
-        assert all(slept >= SLOW for slept in environment.time.slept[count:])
-        assert asked(environment) - before <= (environment.time.now - began) / SLOW + 2
+        assert all(slept >= SLOW_SECONDS for slept in environment.time.slept[count:])
+        assert asked(environment) - before <= (environment.time.now - began) / SLOW_SECONDS + 2
 
 
 async def test_an_object_is_no_mismatch_if_no_selector_was_sent() -> None:

@@ -13,7 +13,7 @@ import pytest
 from kopf_selectcache import Forbidden, NotSynced, Selector
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.reflector import LIVED
+from kopf_selectcache.informer.reflector import HEALTHY_WATCH_SECONDS
 from tests.faults.environment import operating, until
 from tests.faults.server import (
     PODS,
@@ -159,7 +159,7 @@ async def test_a_watch_that_ends_after_a_good_while_is_no_failure(
     async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
         await environment.synced()
         told()
-        environment.time.now += LIVED + 1
+        environment.time.now += HEALTHY_WATCH_SECONDS + 1
         over.set()
         await environment.watched(2)
         await environment.synced()

@@ -13,7 +13,7 @@ from kopf_selectcache import Forbidden, NotSynced, Stale
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import Stalled
-from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
+from kopf_selectcache.informer.health import LASTING_ANSWERS, TOLERATED_SECONDS, Health
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.plugin.operator import failing
 from tests.faults.environment import Environment, operating, until
@@ -121,7 +121,7 @@ async def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_w
 async def test_one_old_refusal_is_not_enough_and_other_failures_prove_no_missing_right(
     between: Answer,
 ) -> None:
-    gates = [asyncio.Event() for _ in range(SEVERAL)]
+    gates = [asyncio.Event() for _ in range(LASTING_ANSWERS)]
     watches = [
         streamed(bookmark("101"), gates[0], error(403)),
         held(gates[1], NO),
@@ -132,7 +132,7 @@ async def test_one_old_refusal_is_not_enough_and_other_failures_prove_no_missing
         for gate in gates:
             await until(lambda: environment.informer.state.store.version)
             assert environment.names() == ["a@90"]
-            environment.time.now += TOLERATED
+            environment.time.now += TOLERATED_SECONDS
             failures = environment.informer.counts.failures["403"]
             gate.set()
             # Before the next round.
@@ -150,7 +150,7 @@ async def test_a_refusal_before_the_cache_recovered_does_not_count() -> None:
     ]
     async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
         await until(lambda: environment.informer.state.store.version == "101")
-        environment.time.now += TOLERATED
+        environment.time.now += TOLERATED_SECONDS
         again.set()
         await environment.watched(4)
         assert health(environment) is Health.STALE
@@ -194,11 +194,11 @@ async def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_be
     watches = [streamed(down, error(500)), held(up, streamed())]
     async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
         await environment.synced()
-        environment.time.now += 2 * TOLERATED
+        environment.time.now += 2 * TOLERATED_SECONDS
         assert environment.informer.state.is_synced, "where nothing is wrong, time alone changes nothing"
         down.set()
         await environment.watched(2)
-        environment.time.now += TOLERATED - 1
+        environment.time.now += TOLERATED_SECONDS - 1
         assert health(environment) is Health.SYNCED
         assert shown_as_synced(environment) == 1
         environment.time.now += 1
@@ -224,7 +224,7 @@ async def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_a
         assert not fails(), "a cache that is synced has been so for long"
         down.set()
         await environment.watched(2)
-        environment.time.now += TOLERATED
+        environment.time.now += TOLERATED_SECONDS
         assert (health(environment), fails()) == (Health.STALE, "")
         environment.time.now += 100  # Waits between attempts take time as well.
         assert not fails()
@@ -367,7 +367,7 @@ async def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -
     given, why = SENSELESS[senseless]
     up = asyncio.Event()
     async with (
-        Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server,
+        Server(lists=[*[given] * LASTING_ANSWERS, held(up, LISTED)]) as server,
         operating(server) as environment,
     ):
         await environment.informer.wait_until_settled()
@@ -383,7 +383,7 @@ async def test_a_cluster_that_cannot_list_its_kinds_is_not_waited_for() -> None:
     up = asyncio.Event()
     async with Server(lists=[LISTED]) as server:
         discovery = server.scripts["/api/v1"].lists
-        discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
+        discovery[:] = [*[answer(b"{what?")] * LASTING_ANSWERS, held(up, discovery[0])]
         async with operating(server) as environment:
             await environment.informer.wait_until_settled()
             with pytest.raises(Stalled):

@@ -11,7 +11,7 @@ import pytest
 
 from kopf_selectcache import AnyOf
 from kopf_selectcache.core.protocol import pager
-from kopf_selectcache.core.protocol.machine import EXPIRIES
+from kopf_selectcache.core.protocol.machine import EXPIRED_LISTS
 from kopf_selectcache.errors import Stalled
 from tests.faults.environment import Environment, operating, reached
 from tests.faults.server import Server, error, listed, pod, refused, streamed
@@ -96,7 +96,7 @@ async def test_35_a_list_in_one_page_is_read_up_to_the_setting_and_else_followed
     fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pager, "MOST_PAGE_BYTES", PAGE_BYTES // 2)
-    expired = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRIES
+    expired = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRED_LISTS
     async with (
         Server(lists=[*expired, listed("100", *objects(15)) if fits else TOO_LARGE, listed("200")]) as server,
         operating(server, page_bytes=PAGE_BYTES) as environment,
@@ -104,4 +104,4 @@ async def test_35_a_list_in_one_page_is_read_up_to_the_setting_and_else_followed
         await environment.holds(*(names(15) if fits else ()))
         await environment.synced()
         whole = ["limit" not in query for query in server.pods.listed]
-        assert whole == [False] * 2 * EXPIRIES + [True] + [False] * (not fits)
+        assert whole == [False] * 2 * EXPIRED_LISTS + [True] + [False] * (not fits)

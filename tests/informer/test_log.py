@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.reflector import LIVED
+from kopf_selectcache.informer.reflector import HEALTHY_WATCH_SECONDS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import until
@@ -130,7 +130,7 @@ async def test_a_failure_of_all_watches_for_a_while_is_logged_once_and_so_is_its
         await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
         told()
         refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-        environment.time.now += LIVED + 1  # That watches end after a while is no failure.
+        environment.time.now += HEALTHY_WATCH_SECONDS + 1  # That watches end after a while is no failure.
         environment.cluster.cut()
         await until(lambda: all(each.condition.message for each in environment.informer.state.reflectors))
         assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
@@ -153,7 +153,7 @@ async def test_the_end_of_a_failure_of_one_watch_is_not_logged_while_another_is_
             )
         )
         refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-        environment.time.now += LIVED + 1  # That watches end after a while is no failure.
+        environment.time.now += HEALTHY_WATCH_SECONDS + 1  # That watches end after a while is no failure.
         environment.cluster.cut()
         await until(lambda: first.state.message or first.state.reflectors[0].condition.message)
         assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
@@ -189,7 +189,7 @@ async def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Tol
             await until(lambda: environment.informer.state.is_synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of widgets.example.com is synced: 0 objects, ")
-            environment.time.now += LIVED + 1
+            environment.time.now += HEALTHY_WATCH_SECONDS + 1
             environment.cluster.delete(definition)
             await until(
                 lambda: (

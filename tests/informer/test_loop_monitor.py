@@ -14,7 +14,7 @@ from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import IdleTimeout
 from kopf_selectcache.informer import informers
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import BEAT, NOTICED, LoopMonitor, wall
+from kopf_selectcache.informer.informers import BEAT_SECONDS, NOTICED_SECONDS, LoopMonitor, wall
 from tests.faults.environment import operating, until
 from tests.faults.server import Server, bookmark, event, held, listed, pod, streamed
 from tests.secrets import caching
@@ -33,7 +33,7 @@ class Beats:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        assert seconds == BEAT
+        assert seconds == BEAT_SECONDS
         if not self.lasting:
             await asyncio.Event().wait()
         self.now += self.lasting.pop(0)
@@ -43,14 +43,20 @@ async def test_only_a_gap_that_people_would_notice_is_logged_and_the_longest_is_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gaps: list[float] = []
-    beats = Beats(BEAT, BEAT + NOTICED - 0.1, BEAT + 12.0, BEAT, BEAT + NOTICED)
+    beats = Beats(
+        BEAT_SECONDS,
+        BEAT_SECONDS + NOTICED_SECONDS - 0.1,
+        BEAT_SECONDS + 12.0,
+        BEAT_SECONDS,
+        BEAT_SECONDS + NOTICED_SECONDS,
+    )
     heart = LoopMonitor(
         gaps.append, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
     )
     task = asyncio.create_task(heart.run())
     await until(lambda: len(gaps) == 2)
     task.cancel()
-    assert gaps == [pytest.approx(12.0), pytest.approx(NOTICED)]
+    assert gaps == [pytest.approx(12.0), pytest.approx(NOTICED_SECONDS)]
     assert heart.longest == pytest.approx(12.0)
     told = [message for message in caplog.messages if "stood still for" in message]
     assert len(told) == 2
@@ -67,7 +73,7 @@ def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
 
 async def test_each_operator_has_its_loop_monitor_and_learns_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Informer] = []
-    monkeypatch.setattr(informers, "BEAT", -100.0)  # Each comes late by so much.
+    monkeypatch.setattr(informers, "BEAT_SECONDS", -100.0)  # Each comes late by so much.
     # It must be a method.
     monkeypatch.setattr(Informer, "resume", lambda informer: told.append(informer))  # noqa: PLW0108
     async with Server(lists=[LISTED]) as server, operating(server) as environment:
@@ -89,7 +95,7 @@ async def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_
         operating(server, idle_timeout=70.0) as environment,
     ):
         await until(lambda: environment.informer.state.version == "101")
-        beats = Beats(BEAT + gap)
+        beats = Beats(BEAT_SECONDS + gap)
         heart = LoopMonitor(
             environment.runtime.after_gap,
             logger=logging.getLogger("kopf_selectcache"),
@@ -192,7 +198,7 @@ async def test_a_mistake_in_the_callback_for_a_gap_does_not_end_the_loop_monitor
     def mistaken(_: float) -> None:
         raise KeyError("nobody has thought of this")
 
-    beats = Beats(BEAT + 12.0, BEAT + 13.0)
+    beats = Beats(BEAT_SECONDS + 12.0, BEAT_SECONDS + 13.0)
     heart = LoopMonitor(
         mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
     )

@@ -10,14 +10,21 @@ from weakref import ref
 
 import pytest
 
-from kopf_selectcache.core.store.packing import SAMPLES, SiblingPacking, Tally, Template, learned, weight
+from kopf_selectcache.core.store.packing import (
+    SAMPLE_OBJECTS,
+    SiblingPacking,
+    Tally,
+    Template,
+    learned,
+    weight,
+)
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import background
 from kopf_selectcache.informer.background import STILL_SECONDS, DictionaryTraining
 from kopf_selectcache.testing.sample_objects import Population
 
-DATA = [json.dumps(each).encode() for each in Population(seed=3, namespaces=["shop"]).pods(SAMPLES)]
+DATA = [json.dumps(each).encode() for each in Population(seed=3, namespaces=["shop"]).pods(SAMPLE_OBJECTS)]
 SMALL = sorted(DATA, key=len)[:20]
 
 

@@ -23,7 +23,7 @@ from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as injected
-from kopf_selectcache.informer.reach import LARGE, Comparison, Prober
+from kopf_selectcache.informer.reach import LARGE_STREAM_OBJECTS, Comparison, Prober
 from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
@@ -240,7 +240,7 @@ def test_8_a_stream_of_more_than_5000_objects_waits_for_its_bookmark() -> None:
     quiet = Quiet("a", answer=empty)
     tier = writers(quiet.union)[1]
     tier.begin()
-    for number in range(LARGE + 1):
+    for number in range(LARGE_STREAM_OBJECTS + 1):
         tier.put(quiet.record(f"gold-{number}", 5))
     tier.commit("10")
     run(quiet.until(lambda: quiet.time.now > 1010.0))

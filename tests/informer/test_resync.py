@@ -12,7 +12,7 @@ from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.informer.environment import Environment
-from kopf_selectcache.informer.subscribers import PAUSE, SLICE, Resyncer
+from kopf_selectcache.informer.subscribers import PAUSE_SECONDS, SLICE_OBJECTS, Resyncer
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.cache.environment import PODS, FakeInformer, Obj, pod
 from tests.faults.environment import until
@@ -141,16 +141,16 @@ def test_other_tasks_run_between_slices_and_objects_come_in_their_present_state(
                 asyncio.get_running_loop().call_soon(self.interfere)
 
         def interfere(self) -> None:
-            assert len(self.changes) == SLICE
-            self.informer.put(pod(f"web-{SLICE + 1:03}", version="6"))
-            self.informer.leave(pod(f"web-{SLICE + 2:03}", version="7"))
+            assert len(self.changes) == SLICE_OBJECTS
+            self.informer.put(pod(f"web-{SLICE_OBJECTS + 1:03}", version="6"))
+            self.informer.leave(pod(f"web-{SLICE_OBJECTS + 2:03}", version="7"))
             self.informer.put(pod("web-new", version="8"))
 
-    resynced = FilterChange(*(pod(f"web-{number:03}") for number in range(3 * SLICE)))
+    resynced = FilterChange(*(pod(f"web-{number:03}") for number in range(3 * SLICE_OBJECTS)))
     (seen,) = asyncio.run(running(resynced, PERIOD))
-    names = [f"web-{number:03}@5" for number in range(3 * SLICE)]
-    names[SLICE + 1] = f"web-{SLICE + 1:03}@6"
-    del names[SLICE + 2]
+    names = [f"web-{number:03}@5" for number in range(3 * SLICE_OBJECTS)]
+    names[SLICE_OBJECTS + 1] = f"web-{SLICE_OBJECTS + 1:03}@6"
+    del names[SLICE_OBJECTS + 2]
     assert seen == names
 
 
@@ -160,16 +160,16 @@ async def test_nothing_comes_from_a_cache_that_is_not_synced() -> None:
             super().receive(change)
             self.is_synced = False
 
-    resynced = Breaking(*(pod(f"web-{number:03}") for number in range(SLICE + 1)))
+    resynced = Breaking(*(pod(f"web-{number:03}") for number in range(SLICE_OBJECTS + 1)))
     resynced.is_synced = False
     assert await running(resynced, PERIOD) == [[]]
     # Another task, as after a restart of the streams.
     resynced.is_synced = True
     (first,) = await running(resynced, 2 * PERIOD)
-    assert len(first) == SLICE
+    assert len(first) == SLICE_OBJECTS
     resynced.is_synced = True
-    seen = await running(resynced, 2 * PERIOD + 1, 2 * PERIOD + 2 + PAUSE, 3 * PERIOD - 1)
-    assert [each for some in seen for each in some] == [f"web-{SLICE:03}@5"]
+    seen = await running(resynced, 2 * PERIOD + 1, 2 * PERIOD + 2 + PAUSE_SECONDS, 3 * PERIOD - 1)
+    assert [each for some in seen for each in some] == [f"web-{SLICE_OBJECTS:03}@5"]
 
 
 async def test_a_period_that_ends_while_the_cache_is_not_synced_ends_the_resync() -> None:

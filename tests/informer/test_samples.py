@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache.cache.estimates import Samples
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.store.packing import FEWEST, OVERHEAD, learned, packing_of, weights_of
+from kopf_selectcache.core.store.packing import FEWEST_OBJECTS, OVERHEAD, learned, packing_of, weights_of
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.settings.checks import indexes, projection
@@ -40,7 +40,7 @@ def test_without_objects_nothing_is_packed() -> None:
 
 
 def test_the_packing_of_many_objects_is_measured_on_others_than_those_of_the_training() -> None:
-    assert 0.0 < taken(FEWEST).leaves("packed", FEWEST) < 1.0
+    assert 0.0 < taken(FEWEST_OBJECTS).leaves("packed", FEWEST_OBJECTS) < 1.0
 
 
 def siblings(groups: int, each: int) -> list[Record]:
@@ -60,9 +60,9 @@ def siblings(groups: int, each: int) -> list[Record]:
 @pytest.mark.parametrize("others", [1, 5])
 def test_a_group_that_is_most_of_the_sample_is_trained_with(others: int) -> None:
     samples = Samples()
-    samples.take([*siblings(1, others), *siblings(2, FEWEST)[FEWEST:]])
+    samples.take([*siblings(1, others), *siblings(2, FEWEST_OBJECTS)[FEWEST_OBJECTS:]])
     few = Samples()
-    few.take(siblings(2, FEWEST)[FEWEST:])
+    few.take(siblings(2, FEWEST_OBJECTS)[FEWEST_OBJECTS:])
     assert samples.leaves("auto", 10_000) < 1.2 * few.leaves("auto", 10_000)
 
 

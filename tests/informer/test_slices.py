@@ -12,7 +12,7 @@ from typing import Any, cast
 from kopf_selectcache import Selector
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
+from kopf_selectcache.core.protocol.decoder import OBJECT_COST_BYTES, SLICE_BYTES, Reader
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.projection import ALL
@@ -65,7 +65,7 @@ EVENTS = b"".join(
     + b"\n"
     for number in range(COUNT)
 )
-SLICES = COUNT * (1000 + APIECE) // SLICE
+SLICES = COUNT * (1000 + OBJECT_COST_BYTES) // SLICE_BYTES
 """So many there are at least."""
 
 
@@ -133,7 +133,7 @@ async def test_others_go_on_while_one_chunk_of_a_watch_is_taken_in() -> None:
 
 
 async def test_others_go_on_while_chunks_come_that_end_no_line() -> None:
-    flood = Flood(*[b"\n"] * 50 * (SLICE // APIECE), EVENTS)
+    flood = Flood(*[b"\n"] * 50 * (SLICE_BYTES // OBJECT_COST_BYTES), EVENTS)
     await versions_seen(flood)
     assert flood.turns[-1] - flood.turns[0] >= 50
 

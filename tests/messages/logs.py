@@ -16,7 +16,7 @@ import kopf
 from kopf_selectcache import AnyOf, Cached, Selector, settings_of
 from kopf_selectcache._errors import Invalid
 from kopf_selectcache.cache._write_errors import refused_write
-from kopf_selectcache.cache.blocking import Call, Waits
+from kopf_selectcache.cache.blocking import Call, ThreadWaits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.cache.request import Request
@@ -32,7 +32,7 @@ from kopf_selectcache.informer.audit import Auditor
 from kopf_selectcache.informer.checks import look
 from kopf_selectcache.informer.environment import run_again
 from kopf_selectcache.informer.health import Condition, Health
-from kopf_selectcache.informer.informers import BEAT, LoopMonitor, Runtime
+from kopf_selectcache.informer.informers import BEAT_SECONDS, LoopMonitor, Runtime
 from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.namespaces import AbsentNamespaces
@@ -148,7 +148,7 @@ def _hold_unreadable(cache: Whole, _: Condition) -> None:
 
 
 async def _beat(gap: Callable[[float], None]) -> None:
-    now, lasting = [0.0], [BEAT + 12.0]
+    now, lasting = [0.0], [BEAT_SECONDS + 12.0]
 
     async def sleep(_: float) -> None:
         if not lasting:
@@ -319,7 +319,7 @@ def _fail_with_a_set() -> None:
 
     kwargs = {"patch": kopf.Patch(), "logger": LOGGER}
     with contextlib.suppress(ZeroDivisionError):
-        asyncio.run(call(handle, cast("Any", None), kwargs, Waits(), is_async=True))
+        asyncio.run(call(handle, cast("Any", None), kwargs, ThreadWaits(), is_async=True))
 
 
 def _index_fails() -> None:

@@ -184,7 +184,7 @@ READS: tuple[Mutant, ...] = (
            (ANSWERS + "a_generation_that_is_another_has_other_answers",)),
     Mutant("repeat an answer by an index that is built anew", INDEXES, "        self.answers.clear()\n        for index", "        for index", 3,
            (ANSWERS + "so_has_one_that_has_the_indexes_built_anew",)),
-    Mutant("check many candidates under the lock", INDEXES, "            if best.size > CHECKED and rest != NOTHING:\n", "            if False:\n", 8,
+    Mutant("check many candidates under the lock", INDEXES, "            if best.size > CHECKED_OBJECTS and rest != NOTHING:\n", "            if False:\n", 8,
            (ANSWERS + "8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeated",)),
     Mutant("repeat an answer that has changed while its candidates were checked", "core/store/indexes.py", "        if self.by_lookup.get(id(answer.lookup)) is answer:\n", "        if True:\n", 3,
            (ANSWERS + "3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated",)),

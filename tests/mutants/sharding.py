@@ -42,8 +42,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "divide caches where objects are divided",
         "settings/sharding.py",
-        'if by != "namespace":\n        return Decision(False,',
-        'if by == "":\n        return Decision(False,',
+        'if by != "namespace":\n        return KindDivision(False,',
+        'if by == "":\n        return KindDivision(False,',
         21,
         (DECISIONS + "replicas_that_divide_objects_have_whole_caches",),
     ),
@@ -255,7 +255,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "tell the server of a write without any time that it has all of it",
         "client/fence.py",
-        "left if left >= SHORTEST else 0.0",
+        "left if left >= SHORTEST_WRITE_SECONDS else 0.0",
         "left",
         21,
         (FENCE + "no_write_is_sent_with_a_time_that_the_server_takes_for_no_limit",),

@@ -313,7 +313,7 @@ SILENCE: tuple[Mutant, ...] = (
         "want 20 objects before a path is a mistake",
         "cli/check.py",
         "        if path in mistakes:\n",
-        "        if path in mistakes and size >= ENOUGH:\n",
+        "        if path in mistakes and size >= SAMPLED_OBJECTS:\n",
         20,
         (
             (

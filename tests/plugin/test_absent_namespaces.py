@@ -14,7 +14,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import Caches, LabelSelector, Selector
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.protocol.messages import SLOW, Refusal
+from kopf_selectcache.core.protocol.messages import SLOW_SECONDS, Refusal
 from kopf_selectcache.informer.namespaces import MOST_ASKED, absent
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
@@ -108,7 +108,7 @@ def test_20_without_the_permission_to_read_namespaces_there_is_no_warning(
             async with started(cluster):
                 await times.until(lambda: asked(cluster), within=60)
                 for _ in range(3):
-                    await asyncio.sleep(SLOW)  # In virtual time.
+                    await asyncio.sleep(SLOW_SECONDS)  # In virtual time.
             assert asked(cluster) == ["other"]
 
     times.run(main())
@@ -123,7 +123,7 @@ def test_20_after_a_failure_namespaces_are_asked_for_again(
             cluster.namespace("shop")
             cluster.faults.add(Refuse(500), where=is_asked, times=2)
             async with started(cluster):
-                await times.until(lambda: warned(caplog), within=6 * SLOW)
+                await times.until(lambda: warned(caplog), within=6 * SLOW_SECONDS)
             assert asked(cluster) == ["other", "other", "other", "shop"]
 
     times.run(main())
@@ -168,7 +168,7 @@ def test_20_filters_without_names_of_namespaces_ask_for_none(
         async with EmbeddedCluster(tls=False) as cluster:
             async with started(cluster, filters):
                 for _ in range(3):
-                    await asyncio.sleep(SLOW)  # In virtual time.
+                    await asyncio.sleep(SLOW_SECONDS)  # In virtual time.
             assert asked(cluster) == []
 
     times.run(main())

@@ -17,7 +17,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import ThreadWaits
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
 from tests.faults.environment import reached, until
@@ -275,7 +275,7 @@ def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not(
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(ReadError):
-        Waits().run(asyncio.Event().wait, loop)
+        ThreadWaits().run(asyncio.Event().wait, loop)
 
 
 def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
@@ -375,7 +375,7 @@ def test_the_error_of_an_async_daemon_that_is_not_stopped_is_raised(registry: ko
 
 
 def test_2_a_call_whose_handler_was_cancelled_in_the_queue_of_threads_is_not_begun() -> None:
-    waits = Waits()
+    waits = ThreadWaits()
     waits.check()
     waits.end("the handler was cancelled")
     with pytest.raises(ReadError, match="was cancelled"):

@@ -20,7 +20,7 @@ from kopf_selectcache import (
     Selector,
     settings_of,
 )
-from kopf_selectcache.core.protocol.decoder import SLICE
+from kopf_selectcache.core.protocol.decoder import SLICE_BYTES
 from kopf_selectcache.errors import ConflictingSelectors, Missing, NotSelectable
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
@@ -498,7 +498,7 @@ def test_a_fake_cache_ends_where_the_next_one_begins_and_not_in_the_garbage_coll
 
 def test_it_takes_more_objects_than_a_page_is_read_in_at_once() -> None:
     pods = list(Population(seed=1, namespaces=["shop"]).pods(300))
-    assert sum(len(str(pod)) for pod in pods) > 3 * SLICE
+    assert sum(len(str(pod)) for pod in pods) > 3 * SLICE_BYTES
     assert FakeCache(pods, {"v1/pods": ""}).count("pods") == 300
 
 

@@ -119,10 +119,10 @@ _EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
     ("DELETED", b'{"type":"DELETED","object":'),
 )
 
-SLICE = 64 * 1024
+SLICE_BYTES = 64 * 1024
 """The number of bytes of an answer or a busy watch after which the decoder yields to other tasks."""
 
-APIECE = 4 * 1024
+OBJECT_COST_BYTES = 4 * 1024
 """The number of bytes that each object counts in addition to its own, because each has a fixed cost."""
 
 
@@ -242,7 +242,7 @@ class Reader:
         listed, taken = Listed(data), 0
         with suppress(Unscannable):
             for end in listed.scan():
-                if end - taken >= SLICE:
+                if end - taken >= SLICE_BYTES:
                     yield None
                     taken = end
             answer = decode_as(listed.envelope, ListOrStatus, "a list")
@@ -278,7 +278,7 @@ class Reader:
             )
         records, size = list[Record](), 0
         for item in items:
-            if size >= SLICE:
+            if size >= SLICE_BYTES:
                 yield None
                 size = 0
             try:
@@ -288,7 +288,7 @@ class Reader:
             except Garbled as garbled:
                 problem = Garbled(f"{garbled} (item {len(records)} of the page)")
                 break
-            size += APIECE + len(memoryview(item))
+            size += OBJECT_COST_BYTES + len(memoryview(item))
         else:
             problem = None
         if problem is not None:

@@ -52,12 +52,12 @@ from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
 
 from .messages import Bookmark, Event, Page, Refusal, not_older_than
-from .pager import FEW, NO_PAGES, Pager
+from .pager import NO_PAGES, TOO_FEW_OBJECTS, Pager
 
-PATIENCE = 3
+PATIENCE_FAILURES = 3
 """The number of failures in a row after which another way to a complete state is tried."""
 
-EXPIRIES = 2
+EXPIRED_LISTS = 2
 """The number of lists in a row that expired between pages (410) after which a list without pages is
 requested."""
 
@@ -412,7 +412,7 @@ def step(state: State, input_: Input) -> Step:
                     if isinstance(done.state, Watching)
                     else done
                 )
-            if marks + 1 < PATIENCE:
+            if marks + 1 < PATIENCE_FAILURES:
                 return Step(replace(state, marks=marks + 1))
             # Bookmarks come about once a minute: the end of the initial state will not come any more.
             return _lost(state, Silent())
@@ -484,12 +484,13 @@ def _ahead(known: Known, before: str, version: str) -> Watching:
 
 
 def _ask_for_all(known: Known) -> Step:
-    if known.streaming and known.failures < PATIENCE:
+    if known.streaming and known.failures < PATIENCE_FAILURES:
         return Step(Filling(known), (Begin(), Watch("" if known.beyond else known.floor, initial=True)))
     # A server that cannot reach the version that others have shown is asked for the newest that it has.
-    exact = not known.floor or known.beyond or known.failures >= PATIENCE
+    exact = not known.floor or known.beyond or known.failures >= PATIENCE_FAILURES
     return Step(
-        Listing(known, exact), (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRIES))
+        Listing(known, exact),
+        (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRED_LISTS)),
     )
 
 
@@ -509,7 +510,7 @@ def _page(state: Listing, page: Page) -> Step:
         if pager.is_paced:
             return Step(
                 Waiting(state.known, paused=state),
-                (*puts, Report(Lost(FEW, paced=True)), Wait(state.known.failures)),
+                (*puts, Report(Lost(TOO_FEW_OBJECTS, paced=True)), Wait(state.known.failures)),
             )
         return Step(state, (*puts, List(token=pager.token)))
     done = _complete(state.known, page.version, exact=state.exact)
@@ -543,7 +544,7 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
         if (
             not slow
             and refusal.code != 410
-            and (state.tries < PATIENCE or refusal.code == 429)
+            and (state.tries < PATIENCE_FAILURES or refusal.code == 429)
             and state.token
         ):
             return _same_page(state, refusal, at_least=wait)
@@ -560,7 +561,7 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
         return _wait(known, (Abandon(),), refusal, at_least=wait, slow=slow)
     # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the
     # rate.
-    stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
+    stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE_FAILURES
     resume = "" if stuck or refusal.code in (404, 410) else state.version
     return _wait(known, (), refusal, resume=resume, at_least=wait, slow=slow)
 
@@ -572,13 +573,13 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         # certain that they do not.
         return _give_up(replace(state, known=state.known.going_beyond()), why, slow=state.exact)
     if isinstance(state, Listing):
-        if state.token and state.tries < PATIENCE and not outside:
+        if state.token and state.tries < PATIENCE_FAILURES and not outside:
             return _same_page(state, why, at_least=at_least)
         return _give_up(state, why, at_least=at_least, slow=outside)
     if outside:
         # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it
         # shows anything.
-        known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE))
+        known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE_FAILURES))
         return _wait(known, (Abandon(),) if isinstance(state, Filling) else (), why, slow=True)
     lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
     known = state.known.failed()
@@ -587,7 +588,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
             known = replace(known, streaming=False)  # There was time enough for the end of the initial state.
         elif isinstance(why, Silent):
             # The next attempt uses pages, because this one has already taken long.
-            known = replace(known, failures=max(known.failures, PATIENCE))
+            known = replace(known, failures=max(known.failures, PATIENCE_FAILURES))
         return _wait(known, (Abandon(),), why, at_least=at_least)
     # A server that was restored from a backup is silent on a version that it has not reached. So is a proxy
     # that holds events back.
@@ -602,10 +603,10 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         return Step(Watching(known, state.version), (Watch(state.version),))  # No failure, so no report.
     if lived and not mute:
         known = replace(known, failures=1)
-    stuck = (garbled or mute) and known.failures > PATIENCE
+    stuck = (garbled or mute) and known.failures > PATIENCE_FAILURES
     if mute and not known.marked:
         # There may be no events, and the server sends no bookmarks: an occasional list is enough.
-        stuck = known.failures % (PATIENCE + 1) == 0
+        stuck = known.failures % (PATIENCE_FAILURES + 1) == 0
     return _wait(known, (), why, resume="" if stuck else state.version, at_least=at_least)
 
 

@@ -148,14 +148,14 @@ def not_older_than(version: str) -> dict[str, str]:
 
 # ---- The delay before a request is repeated. The caller passes the randomness, as a number from 0 to 1.
 
-SHORTEST, LONGEST = 0.5, 30.0
+SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 30.0
 """The first and the longest delay, in seconds. They limit the rate of requests after failures."""
 
-ASKED = 600.0
+LONGEST_ASKED_SECONDS = 600.0
 """The longest additional wait that a server can ask for, in seconds: a mistake cannot switch a cache off for
 days."""
 
-SLOW = 10.0
+SLOW_SECONDS = 10.0
 """The delay after failures that only people can correct: a missing permission, a refused selector, a kind
 that is not served."""
 
@@ -171,6 +171,9 @@ def delay(failures: int, jitter: float, *, at_least: float = 0.0, slow: bool = F
     >>> delay(0, 1.0, at_least=-7), delay(0, 1.0, at_least=1e9)
     (0.5, 600.5)
     """
-    longest = max(min(SHORTEST * 2.0 ** min(failures, 16), LONGEST), SLOW if slow else 0.0)
+    longest = max(
+        min(SHORTEST_DELAY_SECONDS * 2.0 ** min(failures, 16), LONGEST_DELAY_SECONDS),
+        SLOW_SECONDS if slow else 0.0,
+    )
     # Half of it is not random: the wait that the server asks for is always exceeded.
-    return min(max(at_least, 0.0), ASKED) + longest * (0.5 + 0.5 * jitter)
+    return min(max(at_least, 0.0), LONGEST_ASKED_SECONDS) + longest * (0.5 + 0.5 * jitter)

@@ -51,12 +51,12 @@ MOST_PAGE_BYTES = 4 * PAGE_BYTES
 """The most bytes of a page with more than one object, decompressed. Reading stops there, and a smaller page
 is requested."""
 
-SHRINKS = 16
+SHRINK_DIVISOR = 16
 """The divisor of the limit after a page that is too large. The number of its objects is not known, only that
 they are large."""
 
-NOWHERE = "the pages of a list never end"
-FEW = "the pages of a list had too few objects"
+ENDLESS_PAGES = "the pages of a list never end"
+TOO_FEW_OBJECTS = "the pages of a list had too few objects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Pager:
         # A page without objects is not the last page if it has a token; but such pages may have no end.
         empty = 0 if keys else self.empty + 1
         if (keys and not found) or empty > EMPTY_PAGES:
-            raise Garbled(NOWHERE)
+            raise Garbled(ENDLESS_PAGES)
         return replace(
             turned, empty=empty, keys=self.keys + found, greatest=max([self.greatest, *keys]), seen=seen
         )
@@ -183,7 +183,7 @@ class PageSize:
         """Reduce the limit after a page that was too large; return False if it cannot be smaller."""
         if self._limit is None or self._limit <= 1:
             return False
-        self._limit = max(1, self._limit // SHRINKS)
+        self._limit = max(1, self._limit // SHRINK_DIVISOR)
         return True
 
 
@@ -248,7 +248,7 @@ class Paging:
         if self.is_complete or not self._pager.is_paced:
             return 0.0
         if self._paused >= self._patience:
-            raise Garbled(f"{FEW}, for {self._patience:g} s")
+            raise Garbled(f"{TOO_FEW_OBJECTS}, for {self._patience:g} s")
         pause = delay(0, jitter)
         self._paused += pause
         return pause

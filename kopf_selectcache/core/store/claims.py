@@ -67,7 +67,7 @@ class Row(NamedTuple):
     """The object as the event of its leave has it."""
 
 
-SPARE = 1000
+HEAP_SLACK_ENTRIES = 1000
 """The slack of the heap before it is compacted."""
 
 
@@ -82,7 +82,7 @@ class Unclaimed(dict[ObjectKey, Row]):
     def __setitem__(self, key: ObjectKey, row: Row) -> None:
         super().__setitem__(key, row)
         self._push(key, row)
-        if len(self._heap) > 2 * len(self) + SPARE:
+        if len(self._heap) > 2 * len(self) + HEAP_SLACK_ENTRIES:
             self._heap.clear()
             for each in self.items():
                 self._push(*each)

@@ -34,7 +34,7 @@ MOST_ANSWERS = 256
 MOST_RECORDS = 20_000
 """The greatest number of records in all answers of one store: 160 KB."""
 
-CHECKED = 20_000
+CHECKED_OBJECTS = 20_000
 """The greatest number of candidates that are checked under the store's lock, at 0.7 µs each. Readers check
 more of them without it: no event is applied while the lock is held."""
 
@@ -106,10 +106,10 @@ class Answers:
 
 Posting: TypeAlias = Record | tuple[Record, ...] | set[Record]
 
-FEW = 32
+TUPLE_RECORDS = 32
 """The largest tuple of records. A tuple takes at most a quarter of the memory of a set."""
 
-LARGE = 50_000
+DOUBLING_RECORDS = 50_000
 """The size from which sets grow by doubling. Smaller ones grow fourfold; a copy of them takes half the
 memory."""
 
@@ -202,7 +202,7 @@ class Index:
             yield 1
         for value in list(self._postings):
             posting = self._postings.get(value)
-            if isinstance(posting, set) and len(posting) < LARGE:
+            if isinstance(posting, set) and len(posting) < DOUBLING_RECORDS:
                 self._postings[value] = posting.copy()
                 yield len(posting)
 
@@ -222,7 +222,7 @@ class Index:
                 if any(each is record for each in few):
                     # A change during the build has already added the record.
                     continue
-                self._postings[value] = (*few, record) if len(few) < FEW else {*few, record}
+                self._postings[value] = (*few, record) if len(few) < TUPLE_RECORDS else {*few, record}
             self.count += 1
 
     def _discard(self, record: Record) -> None:
@@ -234,7 +234,7 @@ class Index:
                 if record not in found:
                     continue
                 found.discard(record)
-                if len(found) < FEW // 2:
+                if len(found) < TUPLE_RECORDS // 2:
                     self._postings[value] = tuple(found)
             elif found is record:
                 del self._postings[value]
@@ -256,13 +256,13 @@ def room(containers: Iterable[object]) -> int:
     return sum(getsizeof(each) for each in containers if not isinstance(each, Record))
 
 
-WORTH = 200
+SCANNED_CANDIDATES = 200
 """The number of candidates up to which a read requests no index, which would save about 20 µs."""
 
 MOST_INDEXES = 16
 """The greatest number of label indexes on demand."""
 
-AT_ONCE = 2000
+STEP_CHANGES = 2000
 """The number of changes in one step beyond which indexes are rebuilt in slices."""
 
 CUTTING = ("=", "==", "!=", "notin")
@@ -335,7 +335,7 @@ def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, .
             yield record
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """The candidates of a read, and the residual predicate."""
 
     records: Sequence[Record]
@@ -424,15 +424,15 @@ class Indexes:
 
     # ---- Choosing.
 
-    def chosen(self, held: Held, lookup: Lookup, *, asking: bool, version: str = "") -> Chosen:
+    def chosen(self, held: Held, lookup: Lookup, *, asking: bool, version: str = "") -> Selection:
         """Return the smallest set of candidates, as of a version; `asking` requests a missing index that
         would help.
         """
         answer = self.answers.by_lookup.get(id(lookup)) if asking else None
         if answer is not None and answer.records is not None:
-            return Chosen(answer.records, NOTHING, version, by=answer.by, size=answer.size)
+            return Selection(answer.records, NOTHING, version, by=answer.by, size=answer.size)
         best = self._by_owner(lookup)
-        if best is None or best.size > WORTH:
+        if best is None or best.size > SCANNED_CANDIDATES:
             best = min(self._ways(held, lookup), key=lambda way: way.size, default=None)
         if best is None:
             named = [each.values() for each in held.values()]
@@ -440,19 +440,24 @@ class Indexes:
         missing = self._missing(lookup, best.size, asking=asking)
         records, rest, cuts = self._cut(best)
         by = (*((best.by,) if best.by else ()), *cuts)
-        if asking and missing is None and (best.postings or best.size <= WORTH) and _is_lasting(lookup):
+        if (
+            asking
+            and missing is None
+            and (best.postings or best.size <= SCANNED_CANDIDATES)
+            and _is_lasting(lookup)
+        ):
             spaces = (ALL,) if lookup.namespaces is None else lookup.namespaces
             postings = best.postings or tuple((self, space) for space in spaces)
             answer = CachedAnswer(lookup, None, postings, by, best.size)
-            if best.size > CHECKED and rest != NOTHING:
+            if best.size > CHECKED_OBJECTS and rest != NOTHING:
                 self.answers.add(answer)
-                return Chosen(list(records), rest, version, by=by, size=best.size, answer=answer)
+                return Selection(list(records), rest, version, by=by, size=best.size, answer=answer)
             found = AnsweredRecords(rest.met_by(records))
             self.answers.add(answer._replace(records=found))
-            return Chosen(found, NOTHING, version, by=by, size=best.size)
-        if best.size <= WORTH and not rest.where:
+            return Selection(found, NOTHING, version, by=by, size=best.size)
+        if best.size <= SCANNED_CANDIDATES and not rest.where:
             records, rest = rest.met_by(records), NOTHING
-        return Chosen(list(records), rest, version, by=by, size=best.size, missing=missing)
+        return Selection(list(records), rest, version, by=by, size=best.size, missing=missing)
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> IndexedProperty | None:
         """Return a missing index that would help, or None; `asking` creates it."""
@@ -462,7 +467,7 @@ class Indexes:
                 if asking:
                     self.declare(indexed)
                 return dimension
-        missing = self._first_unbuilt(lookup) if size > WORTH else None
+        missing = self._first_unbuilt(lookup) if size > SCANNED_CANDIDATES else None
         if missing is None or not (self.want(missing) if asking else missing not in self.made):
             return None
         return missing

@@ -24,19 +24,19 @@ import zstandard
 
 from .record import Record, Unpacking
 
-FEWEST = 100
+FEWEST_OBJECTS = 100
 """The least number of objects. For fewer, a dictionary costs more than it saves."""
 
-SAMPLES = 250
+SAMPLE_OBJECTS = 250
 """The number of objects to train a dictionary from. More take longer and make it no better."""
 
-DICTIONARY = 32 * 1024
+DICTIONARY_BYTES = 32 * 1024
 """The size of a dictionary, in bytes."""
 
-WORTHWHILE = 2 / 3
+WORTHWHILE_RATIO = 2 / 3
 """The greatest ratio of packed to raw bytes at which the space saved outweighs the slower reads."""
 
-OUTGROWN = 1.5
+OUTGROWN_FACTOR = 1.5
 """A dictionary no longer fits if the ratio of packed to raw bytes is this many times the ratio of its
 samples."""
 
@@ -44,15 +44,15 @@ LEVEL = 1
 """The level of compression. Level 3 saves 2 % more and takes twice as long."""
 
 # Bytes. No object in JSON is shorter, and zstd may read beyond the end of shorter samples.
-_SHORTEST = 64
+_SHORTEST_SAMPLE_BYTES = 64
 
 
 # Bytes of an object that are used as a sample. Beyond them, large objects have little in common.
-_SAMPLE = 8 * 1024
+_SAMPLE_BYTES = 8 * 1024
 
 
 # Bytes of an object that the compressor is tuned for. It accepts larger ones.
-_USUAL = 8 * 1024
+_TUNED_BYTES = 8 * 1024
 
 
 RAW = ord("{")
@@ -81,15 +81,15 @@ def learned(objects: Sequence[bytes]) -> Learned | None:
     """Train a dictionary from objects; return None if they have too little in common. Slow; safe in any
     thread.
     """
-    objects = [each for each in objects if len(each) >= _SHORTEST]
-    samples = objects[:: max(1, len(objects) // SAMPLES)][:SAMPLES]
+    objects = [each for each in objects if len(each) >= _SHORTEST_SAMPLE_BYTES]
+    samples = objects[:: max(1, len(objects) // SAMPLE_OBJECTS)][:SAMPLE_OBJECTS]
     looked_at: list[bytes | bytearray | memoryview] = [
-        each[:_SAMPLE] for number, each in enumerate(samples) if number % 5
+        each[:_SAMPLE_BYTES] for number, each in enumerate(samples) if number % 5
     ]
     # Every fifth sample is left out of the training and measures the result.
     tried = samples[::5]
     try:
-        dictionary = zstandard.train_dictionary(DICTIONARY, looked_at, k=200, d=8, level=LEVEL)
+        dictionary = zstandard.train_dictionary(DICTIONARY_BYTES, looked_at, k=200, d=8, level=LEVEL)
     except zstandard.ZstdError:
         return None
     compressor = _compressor(dictionary)
@@ -119,7 +119,7 @@ class Packing:
         # The number of objects, their raw bytes and their packed bytes since the dictionary was last checked.
         self._packed = self._given = self._left = 0
         # The number of objects between two checks.
-        self._window = SAMPLES
+        self._window = SAMPLE_OBJECTS
         self.fits = False
         """True if no training is due. False at first, when there is no dictionary."""
         # Threads cannot share a decompressor.
@@ -159,7 +159,7 @@ class Packing:
         self._given += given
         self._left += left
         if self._packed >= self._window:
-            self.fits = self.learned and self._left <= OUTGROWN * self._leaves * self._given
+            self.fits = self.learned and self._left <= OUTGROWN_FACTOR * self._leaves * self._given
             self._packed = self._given = self._left = 0
 
     def unpack(self, stored: bytes) -> bytes:
@@ -192,7 +192,7 @@ class Packing:
     def adopt(self, found: Learned | None) -> None:
         """Pack with this dictionary from now on, if it saves enough."""
         self._packed = self._given = self._left = 0
-        if found is not None and (self._always or found.leaves <= WORTHWHILE):
+        if found is not None and (self._always or found.leaves <= WORTHWHILE_RATIO):
             # `begin` doubles the window, so the number of dictionaries never comes near `RAW`.
             self.packs = True
             self._dictionaries.append(found.dictionary)
@@ -213,7 +213,7 @@ def _compressor(dictionary: zstandard.ZstdCompressionDict | None) -> zstandard.Z
     size = len(dictionary) if dictionary is not None else 0
     parameters = zstandard.ZstdCompressionParameters.from_level(
         LEVEL,
-        source_size=_USUAL,
+        source_size=_TUNED_BYTES,
         dict_size=size,
         write_dict_id=False,
         write_checksum=False,
@@ -226,24 +226,24 @@ Storage: TypeAlias = Literal["auto", "packed", "raw"]
 """The mode of storage: packed if it saves enough, always packed, or never."""
 
 
-FIRSTS = 512
+SINGLE_OWNERS = 512
 """The number of owners of a single object that are remembered. Servers list objects by name, so that siblings
 are close together."""
 
 MOST_WARM_BYTES = 4 * 1024 * 1024
 """Bytes of unpacked templates of one kind, for reads. Beyond them, those that were not read are dropped."""
 
-GAIN = 0.8
+SIBLING_RATIO = 0.8
 """The greatest size of a packed sibling, as a ratio of its size when it is packed alone."""
 
-ATTEMPTS = 3
+GAIN_ATTEMPTS = 3
 """The number of objects in succession that must fail to gain until the template is given up."""
 
-LARGEST = 128 * 1024
+LARGEST_SIBLING_BYTES = 128 * 1024
 """The largest object in bytes that is packed against another one. A compressor takes several times as much
 while it is in use."""
 
-ROOM = 300
+TEMPLATE_PLACE_BYTES = 300
 """Bytes of a template besides its object: its place among the templates."""
 
 _COMPRESSORS = 4  # Each takes 0.2 to 0.4 MB after a list, and siblings are close together.
@@ -282,12 +282,12 @@ class Template:
 
     @property
     def is_given_up(self) -> bool:
-        return self.failed >= ATTEMPTS
+        return self.failed >= GAIN_ATTEMPTS
 
     @property
     def weight(self) -> int:
         """The size in bytes."""
-        return len(self.stored) + ROOM
+        return len(self.stored) + TEMPLATE_PLACE_BYTES
 
     def unpack(self, stored: bytes) -> bytes:
         """Return the object in JSON that was packed. It may also be packed without the template, because a
@@ -339,7 +339,9 @@ class SiblingPacking(Packing):
             self.count(len(record.stored), len(record.stored))
             return
         data = record.data
-        owner = record.owners[0] if record.owners and self.learned and len(data) <= LARGEST else ""
+        owner = (
+            record.owners[0] if record.owners and self.learned and len(data) <= LARGEST_SIBLING_BYTES else ""
+        )
         template = self._template_of(owner, record, tally) if owner else None
         if template is not None and not template.is_given_up:
             packed = self._pack_sibling(template, data)
@@ -366,7 +368,7 @@ class SiblingPacking(Packing):
 
     def _remember(self, owner: str, record: Record) -> None:
         self._firsts[owner] = record
-        if len(self._firsts) > FIRSTS:
+        if len(self._firsts) > SINGLE_OWNERS:
             del self._firsts[next(iter(self._firsts))]
 
     def forget_first(self, record: Record) -> None:
@@ -386,7 +388,7 @@ class SiblingPacking(Packing):
         if compressor is None:
             compressor = self._compressor_of(template)
         packed: bytes = compressor.compress(bare(data))
-        if len(packed) > GAIN * self.leaves * len(data):
+        if len(packed) > SIBLING_RATIO * self.leaves * len(data):
             template.failed += 1
             return None
         template.failed, template.has_gained = 0, True
@@ -440,14 +442,14 @@ def frame_of(data: bytes) -> bytes:
     """
     # The magic number; a single segment with its size in four bytes; blocks, with "last" in the lowest bit.
     parts = [b"\x28\xb5\x2f\xfd\xa0", len(data).to_bytes(4, "little")]
-    for start in range(0, len(data), _BLOCK):
-        block = data[start : start + _BLOCK]
-        is_last = start + _BLOCK >= len(data)
+    for start in range(0, len(data), _BLOCK_BYTES):
+        block = data[start : start + _BLOCK_BYTES]
+        is_last = start + _BLOCK_BYTES >= len(data)
         parts += ((len(block) << 3 | is_last).to_bytes(3, "little"), block)
     return b"".join(parts)
 
 
-_BLOCK = 128 * 1024  # The largest block of zstd.
+_BLOCK_BYTES = 128 * 1024  # The largest block of zstd.
 
 
 def _exchange(record: Record, stored: bytes, packing: Unpacking, tally: Tally | None) -> None:
@@ -491,7 +493,7 @@ class Weights(NamedTuple):
     @property
     def total(self) -> int:
         """All of their bytes, as a tally counts them."""
-        return self.stored + self.values + self.objects * OVERHEAD + self.templates * ROOM
+        return self.stored + self.values + self.objects * OVERHEAD + self.templates * TEMPLATE_PLACE_BYTES
 
 
 def weights_of(records: Iterable[Record]) -> Weights:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from .changes import Change, ChangeCause, KnownBy, replaced
 from .index_spec import Indexed, note
-from .indexes import AT_ONCE, NOTHING, AnsweredRecords, Chosen, Indexes, Lookup, room
+from .indexes import NOTHING, STEP_CHANGES, AnsweredRecords, Indexes, Lookup, Selection, room
 from .packing import Tally, weight
 from .record import (
     ObjectKey,
@@ -102,7 +102,7 @@ class Store:
         """Return the records inside and outside of the filter, and the version of the contents."""
         return self.records()
 
-    def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen:
+    def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Selection:
         """Return the candidates of a lookup in one generation, and the record of the key.
 
         With `asking`, an index that would help this lookup is requested.
@@ -113,7 +113,7 @@ class Store:
             self._request_index()
         return chosen
 
-    def checked(self, chosen: Chosen) -> Chosen:
+    def checked(self, chosen: Selection) -> Selection:
         """Check the residual predicate of many candidates, without the lock, if other reads may repeat the
         result. Other candidates are returned as they are.
         """
@@ -124,7 +124,9 @@ class Store:
             self._indexes.answers.complete(chosen.answer, records)
         return chosen._replace(records=records, rest=NOTHING, answer=None)
 
-    def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, version: str, *, asking: bool) -> Chosen:
+    def _chosen(
+        self, lookup: Lookup, key: tuple[str, str] | None, version: str, *, asking: bool
+    ) -> Selection:
         chosen = self._indexes.chosen(self._held, lookup, asking=asking, version=version)
         if self.unreadable:
             chosen = chosen._replace(
@@ -326,17 +328,17 @@ class Store:
             self._tally.reweigh(record, before)
 
     def _note_all(self, changes: list[Change]) -> None:
-        """Call `_note` for up to `AT_ONCE` changes. More lead to a rebuild, which does it."""
-        for change in changes if self._indexes.declared and len(changes) <= AT_ONCE else ():
+        """Call `_note` for up to `STEP_CHANGES` changes. More lead to a rebuild, which does it."""
+        for change in changes if self._indexes.declared and len(changes) <= STEP_CHANGES else ():
             if change.after is not None:
                 self._note(change.after)
 
     def _index(self, changes: list[Change]) -> bool:
         """Update the indexes and the unreadable records; return True if indexes must be rebuilt because more
-        than `AT_ONCE` records changed.
+        than `STEP_CHANGES` records changed.
         """
         self._separate(changes)
-        if len(changes) > AT_ONCE:
+        if len(changes) > STEP_CHANGES:
             return self._indexes.forget()
         for change in changes if self._indexes.made or self._indexes.answers.by_lookup else ():
             self._indexes.change(change.before, change.after)
@@ -456,7 +458,7 @@ class UnionView(View):
 
     def chosen_of(
         self, groups: Iterable[int], lookup: Lookup, key: ObjectKey | None, *, asking: bool
-    ) -> Chosen:
+    ) -> Selection:
         with self._lock:
             chosen = self._chosen(lookup, key, self.version_of(groups), asking=asking)
         if asking and chosen.missing is not None:
@@ -550,10 +552,10 @@ class Section:
     def records(self) -> tuple[list[Record], str]:
         return self._union.records_of(self._groups)
 
-    def chosen(self, lookup: Lookup, key: ObjectKey | None = None, *, asking: bool = True) -> Chosen:
+    def chosen(self, lookup: Lookup, key: ObjectKey | None = None, *, asking: bool = True) -> Selection:
         return self._union.chosen_of(self._groups, lookup, key, asking=asking)
 
-    def checked(self, chosen: Chosen) -> Chosen:
+    def checked(self, chosen: Selection) -> Selection:
         return self._union.checked(chosen)
 
     def weights(self) -> dict[str, int]:

@@ -7,19 +7,27 @@ import itertools
 
 import pytest
 
-from kopf_selectcache.core.protocol.messages import ASKED, LONGEST, SHORTEST, SLOW, delay
+from kopf_selectcache.core.protocol.messages import (
+    LONGEST_ASKED_SECONDS,
+    LONGEST_DELAY_SECONDS,
+    SHORTEST_DELAY_SECONDS,
+    SLOW_SECONDS,
+    delay,
+)
 from tests.rows import each_row
 
 
 def test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest() -> None:
     delays = [delay(failures, 1.0) for failures in range(50)]
-    assert delays[0] == SHORTEST
-    assert all(after == min(2 * before, LONGEST) for before, after in itertools.pairwise(delays))
-    assert delays[-1] == LONGEST
+    assert delays[0] == SHORTEST_DELAY_SECONDS
+    assert all(
+        after == min(2 * before, LONGEST_DELAY_SECONDS) for before, after in itertools.pairwise(delays)
+    )
+    assert delays[-1] == LONGEST_DELAY_SECONDS
 
 
 def test_endless_failures_do_not_overflow() -> None:
-    assert delay(10**6, 1.0) == LONGEST
+    assert delay(10**6, 1.0) == LONGEST_DELAY_SECONDS
 
 
 def test_clients_that_fail_together_come_back_spread_over_half_of_the_delay() -> None:
@@ -34,14 +42,14 @@ def test_a_server_that_asks_for_patience_is_given_that_and_more(failures: int) -
 
 @pytest.mark.parametrize("asked", [-0.5, -1e308, float("-inf")])
 def test_a_negative_patience_makes_no_storm(asked: float) -> None:
-    assert delay(0, 0.0, at_least=asked) == SHORTEST / 2
+    assert delay(0, 0.0, at_least=asked) == SHORTEST_DELAY_SECONDS / 2
 
 
 @pytest.mark.parametrize("asked", [1e6, 1e308, float("inf")])
 def test_no_server_can_switch_a_cache_off_by_asking_for_endless_patience(asked: float) -> None:
-    assert delay(0, 1.0, at_least=asked) == ASKED + SHORTEST
+    assert delay(0, 1.0, at_least=asked) == LONGEST_ASKED_SECONDS + SHORTEST_DELAY_SECONDS
 
 
 def test_errors_only_a_person_can_fix_start_slow_and_never_retry_faster_than_others() -> None:
-    assert delay(0, 1.0, slow=True) == SLOW
-    assert delay(20, 1.0, slow=True) == LONGEST
+    assert delay(0, 1.0, slow=True) == SLOW_SECONDS
+    assert delay(20, 1.0, slow=True) == LONGEST_DELAY_SECONDS

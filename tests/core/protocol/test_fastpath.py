@@ -14,7 +14,7 @@ import pytest
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol._decoding import split_list, without_managed
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
+from kopf_selectcache.core.protocol.decoder import OBJECT_COST_BYTES, SLICE_BYTES, Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
@@ -231,7 +231,7 @@ def page_of(count: int, size: int) -> bytes:
     )
 
 
-@each_row(("count", "size"), [(40, 100_000), (1000, 10), (3, SLICE)])
+@each_row(("count", "size"), [(40, 100_000), (1000, 10), (3, SLICE_BYTES)])
 @each_row("space", [b"", b" "])
 def test_a_page_is_read_in_slices_of_so_many_bytes_or_objects(count: int, size: int, space: bytes) -> None:
     data = page_of(count, size).replace(
@@ -242,7 +242,7 @@ def test_a_page_is_read_in_slices_of_so_many_bytes_or_objects(count: int, size: 
     assert [record.name for record in answer.records] == [f"p-{number}" for number in range(count)]
     assert pauses
     assert set(pauses) == {None}
-    most = max(1, -(-SLICE // (size + APIECE)))  # Objects in a slice.
+    most = max(1, -(-SLICE_BYTES // (size + OBJECT_COST_BYTES)))  # Objects in a slice.
     assert len(pauses) >= count // (most + 1) - 1
 
 

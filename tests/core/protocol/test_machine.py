@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from kopf_selectcache.core.protocol.machine import (
-    PATIENCE,
+    PATIENCE_FAILURES,
     Abandon,
     Begin,
     Commit,
@@ -246,7 +246,7 @@ def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_th
 
 def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
     client = filling()
-    assert client.on(*[Bookmark("100")] * (PATIENCE - 1)) == ()
+    assert client.on(*[Bookmark("100")] * (PATIENCE_FAILURES - 1)) == ()
     assert client.on(Bookmark("100")) == (Abandon(), Report(Silent()), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
@@ -254,7 +254,7 @@ def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
 @pytest.mark.parametrize("failure", [CUT, GARBLED, Refusal(500)])
 def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up(failure: Input) -> None:
     client = filling()
-    assert client.fail(failure, PATIENCE - 1) == (Begin(), Watch("", initial=True))
+    assert client.fail(failure, PATIENCE_FAILURES - 1) == (Begin(), Watch("", initial=True))
     assert client.fail(failure) == (Begin(), List())
     client.on(page("100"), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
@@ -357,7 +357,7 @@ def test_17_a_failing_server_is_asked_again_less_and_less(code: int) -> None:
 @each_row("code", [0, 400, 422, 500, 504])
 def test_17_a_version_that_is_refused_for_ever_is_given_up(code: int) -> None:
     client = watching()
-    assert client.fail(Refusal(code), PATIENCE) == (Watch("100"),)
+    assert client.fail(Refusal(code), PATIENCE_FAILURES) == (Watch("100"),)
     assert client.fail(Refusal(code)) == (Begin(), List())
 
 
@@ -370,13 +370,13 @@ def test_17_a_version_too_large_for_a_list_is_given_up_for_the_newest_that_there
 
 def test_18_a_garbled_answer_is_asked_for_again_and_then_everything_is_listed() -> None:
     client = watching()
-    assert client.fail(GARBLED, PATIENCE) == (Watch("100"),)
+    assert client.fail(GARBLED, PATIENCE_FAILURES) == (Watch("100"),)
     assert client.fail(GARBLED) == (Begin(), List())
 
 
 def test_18_replays_before_the_senseless_line_do_not_hide_that_nothing_moves() -> None:
     client, senseless = watching(), (Opened(), seen("MODIFIED", "100"), Bookmark("100"), GARBLED, Due())
-    assert client.on(*senseless * PATIENCE) == (Watch("100"),)
+    assert client.on(*senseless * PATIENCE_FAILURES) == (Watch("100"),)
     assert client.on(*senseless) == (Begin(), List())
 
 
@@ -387,7 +387,7 @@ def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pa
     watched = Client(Start(), page("100", A), Opened())
     streamed = Client(Start(), Opened(), Event("ADDED", A), Bookmark("100", complete=True), streaming=True)
     for client in (watched, streamed):
-        assert client.on(OUTSIDE) == (Report(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+        assert client.on(OUTSIDE) == (Report(OUTSIDE), Wait(PATIENCE_FAILURES - 1, slow=True))
         assert client.on(Due()) == (Begin(), List())
 
 
@@ -398,7 +398,7 @@ def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_o
     client = Client(Start(), page("100", A, then="1"))
     assert client.on(OUTSIDE) == (Abandon(), Report(OUTSIDE), Wait(0, slow=True))
     client = Client(Start(), Opened(), Event("ADDED", A), streaming=True)
-    assert client.on(OUTSIDE) == (Abandon(), Report(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+    assert client.on(OUTSIDE) == (Abandon(), Report(OUTSIDE), Wait(PATIENCE_FAILURES - 1, slow=True))
     assert client.on(Due()) == (Begin(), List())
 
 
@@ -458,7 +458,7 @@ def test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_resto
 def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the_version(end: Input) -> None:
     client = watching()
     client.on(CUT, Due())
-    assert client.fail(end, PATIENCE - 1) == (Watch("100"),)
+    assert client.fail(end, PATIENCE_FAILURES - 1) == (Watch("100"),)
     for _ in range(3):
         assert client.fail(end) == (Begin(), List()), "each time, until it says something"
         client.on(page("100"))
@@ -475,7 +475,7 @@ def test_24_a_server_that_confirms_the_version_may_be_silent(end: Input) -> None
 def test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then() -> None:
     client = Client(Start(), page("100"))
     for version in ("100", "120", "120"):
-        for _ in range(PATIENCE):
+        for _ in range(PATIENCE_FAILURES):
             assert client.fail(Silent()) == (Watch(version),)
         assert client.fail(Silent()) == (Begin(), List())
         client.on(page("120"))

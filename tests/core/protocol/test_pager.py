@@ -9,12 +9,12 @@ from kopf_selectcache.core.protocol import pager as paging
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.protocol.pager import (
     BYTES_PER_PAGE,
-    FEW,
+    ENDLESS_PAGES,
     KEYS_PER_PAGE,
     MOST_PAGE_BYTES,
-    NOWHERE,
     PAGE_BYTES,
     PAGES_AT_ONCE,
+    TOO_FEW_OBJECTS,
     Pager,
     PageSize,
     Paging,
@@ -58,7 +58,7 @@ def test_a_list_that_begins_again_is_noticed_at_its_first_page() -> None:
     pages = [page(str(number), f"ns/{number:02}a", f"ns/{number:02}b") for number in range(20)]
     with pytest.raises(Garbled) as caught:
         turned(*pages).turn(page("again", "ns/00a", "ns/00b"))
-    assert caught.value.args == (NOWHERE,)
+    assert caught.value.args == (ENDLESS_PAGES,)
 
 
 def test_a_list_that_goes_back_to_a_later_page_repeats_itself_once() -> None:
@@ -68,7 +68,7 @@ def test_a_list_that_goes_back_to_a_later_page_repeats_itself_once() -> None:
     )
     with pytest.raises(Garbled) as caught:
         again.turn(page("again", "ns/05a", "ns/05b"))
-    assert caught.value.args == (NOWHERE,)
+    assert caught.value.args == (ENDLESS_PAGES,)
 
 
 def test_the_last_page_may_be_any_one() -> None:
@@ -97,7 +97,7 @@ def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> Non
 
     with pytest.raises(Garbled) as caught:
         read()
-    assert caught.value.args == (f"{FEW}, for 10 s",)
+    assert caught.value.args == (f"{TOO_FEW_OBJECTS}, for 10 s",)
     assert pauses == [0.5] * 20
 
 
@@ -119,7 +119,7 @@ def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
     )
     with pytest.raises(Garbled) as caught:
         turned(page("same", "ns/1"), page("same", "ns/1"))
-    assert caught.value.args == (NOWHERE,)
+    assert caught.value.args == (ENDLESS_PAGES,)
 
 
 @each_row(

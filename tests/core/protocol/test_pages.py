@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kopf_selectcache.core.protocol.machine import (
-    EXPIRIES,
-    PATIENCE,
+    EXPIRED_LISTS,
+    PATIENCE_FAILURES,
     Abandon,
     Begin,
     Commit,
@@ -29,10 +29,10 @@ from kopf_selectcache.core.protocol.messages import Bookmark, Refusal
 from kopf_selectcache.core.protocol.pager import (
     BYTES_PER_PAGE,
     EMPTY_PAGES,
-    FEW,
+    ENDLESS_PAGES,
     KEYS_PER_PAGE,
-    NOWHERE,
     PAGES_AT_ONCE,
+    TOO_FEW_OBJECTS,
 )
 from tests.core.client import CUT, GARBLED, GONE, A, B, C, Client, more, named, page, watching
 from tests.rows import each_row
@@ -61,7 +61,7 @@ def expire(client: Client) -> tuple[Effect, ...]:
 
 def test_6_where_lists_take_longer_than_the_server_remembers_one_in_a_single_piece_is_asked_for() -> None:
     client = Client(Start())
-    assert [expire(client)[-1] for _ in range(EXPIRIES)] == [List(), List(whole=True)]
+    assert [expire(client)[-1] for _ in range(EXPIRED_LISTS)] == [List(), List(whole=True)]
     assert Commit("101") in client.on(page("101", A, B))
     client.on(Bookmark("102"))
     assert client.fail(GONE) == (Begin(), List(not_older_than="102")), "that was that list"
@@ -69,14 +69,14 @@ def test_6_where_lists_take_longer_than_the_server_remembers_one_in_a_single_pie
 
 def test_6_a_single_piece_that_fails_is_followed_by_pages_again() -> None:
     client = Client(Start())
-    for _ in range(EXPIRIES):
+    for _ in range(EXPIRED_LISTS):
         expire(client)
     assert client.fail(Lost("too long")) == (Begin(), List())
 
 
 def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
     client = watching()
-    client.fail(GONE, PATIENCE)
+    client.fail(GONE, PATIENCE_FAILURES)
     assert client.state.known.expired == 0
 
 
@@ -95,7 +95,7 @@ def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(fai
 @each_row("failure", [Refusal(500), Lost("cut"), GARBLED, Silent()])
 def test_17_a_page_that_keeps_failing_ends_its_list(failure: Input) -> None:
     client = Client(Start(), page("100", A, then="more"))
-    assert client.fail(failure, PATIENCE) == (more("more"),)
+    assert client.fail(failure, PATIENCE_FAILURES) == (more("more"),)
     # All of these are told.
     assert client.on(failure) == (Abandon(), Report(failure), Wait(0))  # type: ignore[arg-type]
     assert client.on(Due()) == (Begin(), List())
@@ -114,7 +114,7 @@ def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> 
     assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))
 
 
-PACED = Lost(FEW, paced=True)
+PACED = Lost(TOO_FEW_OBJECTS, paced=True)
 
 
 def test_7_an_empty_page_with_a_token_is_not_the_last_and_is_followed_after_a_wait() -> None:
@@ -140,7 +140,7 @@ def after_waits(*inputs: Input) -> Client:
     return client
 
 
-GIVEN_UP = (Abandon(), Report(Lost(NOWHERE)), Wait(0))
+GIVEN_UP = (Abandon(), Report(Lost(ENDLESS_PAGES)), Wait(0))
 
 
 def test_7_pages_that_lead_nowhere_are_paid_for() -> None:

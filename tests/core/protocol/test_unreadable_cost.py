@@ -144,7 +144,7 @@ def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_t
 def test_no_thread_tries_data_certainly_too_deep_for_an_empty_stack(
     counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_text, "STACK", 400 * 4_000)  # Of a larger one, too few tokens are counted.
+    monkeypatch.setattr(json_text, "STACK_BYTES", 400 * 4_000)  # Of a larger one, too few tokens are counted.
     with pytest.raises(RecursionError):
         json_text.decoded_again(b"[" * 5_000 + b"]" * 5_000)
     assert counts.decodes == []

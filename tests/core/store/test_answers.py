@@ -15,7 +15,7 @@ from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.indexes import (
     MOST_ANSWERS,
     NOTHING,
-    WORTH,
+    SCANNED_CANDIDATES,
     AnsweredRecords,
     Lookup,
 )
@@ -37,7 +37,7 @@ from tests.core.store.test_postings import (
 from tests.core.writers import writers
 
 
-def indexed(count: int = WORTH + 1) -> tuple[Store, Lookup]:
+def indexed(count: int = SCANNED_CANDIDATES + 1) -> tuple[Store, Lookup]:
     """Return a store with an index of a label, and a lookup by it."""
     store, lookup = filled(count, lambda i: record(f"pod-{i}", app="a" if i % 2 else "b")), by_label("app=a")
     store.chosen(lookup)
@@ -56,13 +56,16 @@ STORES = pytest.mark.parametrize("make", [indexed, scanned])
 
 @settings(max_examples=60)
 @given(
-    STEPS, st.lists(LOOKUPS, min_size=1, max_size=5), st.sampled_from([0, WORTH]), st.sampled_from([0, 3, 99])
+    STEPS,
+    st.lists(LOOKUPS, min_size=1, max_size=5),
+    st.sampled_from([0, SCANNED_CANDIDATES]),
+    st.sampled_from([0, 3, 99]),
 )
 def test_3_an_answer_that_is_repeated_is_that_of_a_scan(
     steps: list[tuple[str, Any]], asked: list[Lookup], worth: int, at_most: int
 ) -> None:
     store = Store()
-    with small(), patch.multiple(indexes, WORTH=worth, CHECKED=at_most):
+    with small(), patch.multiple(indexes, SCANNED_CANDIDATES=worth, CHECKED_OBJECTS=at_most):
         for step in steps:
             if step[0] == "declare":
                 store.declare(step[1])
@@ -78,13 +81,13 @@ def test_3_an_answer_that_is_repeated_is_that_of_a_scan(
 @given(
     st.lists(st.tuples(st.integers(0, 2), STEPS), max_size=12),
     st.lists(LOOKUPS, min_size=1, max_size=4),
-    st.sampled_from([0, WORTH]),
+    st.sampled_from([0, SCANNED_CANDIDATES]),
 )
 def test_3_so_it_is_of_several_streams(
     rounds: list[tuple[int, list[tuple[str, Any]]]], asked: list[Lookup], worth: int
 ) -> None:
     union = Union([Keys("shop"), Keys("shop", frozenset("pqr")), Keys("bank")])
-    with small(), patch.object(indexes, "WORTH", worth):
+    with small(), patch.object(indexes, "SCANNED_CANDIDATES", worth):
         for which, steps in rounds:
             for step in steps[:8]:
                 taken(writers(union)[which], step, union.build)
@@ -157,7 +160,7 @@ def test_so_has_one_that_has_the_indexes_built_anew(make: Any) -> None:
     store.chosen(lookup)
     store.begin()
     store.put(record("other", "201", app="a"))
-    with patch.object(indexes, "AT_ONCE", 1), patch("kopf_selectcache.core.store.store.AT_ONCE", 1):
+    with patch.object(indexes, "STEP_CHANGES", 1), patch("kopf_selectcache.core.store.store.STEP_CHANGES", 1):
         store.commit("201")
     assert [each.name for each in store.chosen(lookup).records] == ["other"]
 
@@ -172,11 +175,11 @@ def test_8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeat
         return original(self, records)
 
     original = Lookup.met_by
-    with patch.object(indexes, "CHECKED", 10), patch.object(Lookup, "met_by", met_by):
+    with patch.object(indexes, "CHECKED_OBJECTS", 10), patch.object(Lookup, "met_by", met_by):
         chosen = store.chosen(lookup)
         assert chosen.rest == by_label("odd!=yes")
         checked = store.checked(chosen)
-        assert (len(checked.records), checked.rest) == (WORTH // 2, NOTHING)
+        assert (len(checked.records), checked.rest) == (SCANNED_CANDIDATES // 2, NOTHING)
         assert holding == [False]
         assert store.chosen(lookup).records is checked.records
         assert store.checked(checked) is checked
@@ -186,7 +189,7 @@ def test_8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeat
 def test_3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated(between: str) -> None:
     store, _ = indexed()
     lookup = by_label("app=a,odd!=yes")
-    with patch.object(indexes, "CHECKED", 10):
+    with patch.object(indexes, "CHECKED_OBJECTS", 10):
         chosen, later = store.chosen(lookup), None
         match between:
             case "a change":
@@ -198,10 +201,10 @@ def test_3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repea
             case _:
                 later = store.checked(store.chosen(lookup))
                 store.leave(record("pod-1", "102", app="a"))
-        assert len(store.checked(chosen).records) == WORTH // 2
+        assert len(store.checked(chosen).records) == SCANNED_CANDIDATES // 2
         names = {each.name for each in found(store, lookup, asking=True)}
         assert names == {each.name for each in store.records()[0] if each.labels["app"] == "a"}
-        assert later is None or len(later.records) == WORTH // 2
+        assert later is None or len(later.records) == SCANNED_CANDIDATES // 2
 
 
 def test_there_is_an_end_of_answers_and_of_their_records() -> None:
@@ -214,7 +217,7 @@ def test_there_is_an_end_of_answers_and_of_their_records() -> None:
     assert id(many[0]) not in known.by_lookup, "the oldest one made room"
     with patch.object(indexes, "MOST_RECORDS", 150):
         for text in ("app=a", "app in (a)", "app=b"):
-            assert len(store.chosen(by_label(text)).records) >= WORTH // 2
+            assert len(store.chosen(by_label(text)).records) >= SCANNED_CANDIDATES // 2
         assert sum(len(each.records or ()) for each in known.by_lookup.values()) <= 150
         with patch.object(indexes, "MOST_RECORDS", 50):
-            assert len(store.chosen(by_label("app==a")).records) >= WORTH // 2
+            assert len(store.chosen(by_label("app==a")).records) >= SCANNED_CANDIDATES // 2

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from kopf_selectcache.core.store.packing import (
-    OUTGROWN,
-    SAMPLES,
-    WORTHWHILE,
+    OUTGROWN_FACTOR,
+    SAMPLE_OBJECTS,
+    WORTHWHILE_RATIO,
     Packing,
     SiblingPacking,
     learned,
@@ -53,7 +53,7 @@ def noise(count: int) -> list[bytes]:
 def taught(*, always: bool = False, word: str = "container") -> SiblingPacking:
     packing = SiblingPacking(always=always)
     packing.begin()
-    packing.adopt(learned(objects(SAMPLES, seed=2, word=word)))
+    packing.adopt(learned(objects(SAMPLE_OBJECTS, seed=2, word=word)))
     return packing
 
 
@@ -81,7 +81,7 @@ def test_where_it_is_asked_for_even_the_first_is_packed() -> None:
 
 def test_data_packed_from_the_first_on_is_learned_from_all_the_same() -> None:
     packing = Packing(always=True)
-    for data in objects(2 * SAMPLES):
+    for data in objects(2 * SAMPLE_OBJECTS):
         packing.pack(data)
     assert not packing.fits
 
@@ -98,10 +98,10 @@ def test_data_with_leading_spaces_is_distinguished_from_packed_data() -> None:
 
 
 def test_kinds_for_which_it_is_not_worthwhile_are_left_as_they_are() -> None:
-    packing, samples = Packing(), noise(SAMPLES)
+    packing, samples = Packing(), noise(SAMPLE_OBJECTS)
     found = learned(samples)
     assert found is not None
-    assert found.leaves > WORTHWHILE
+    assert found.leaves > WORTHWHILE_RATIO
     packing.begin()
     packing.adopt(found)
     assert not packing.packs
@@ -123,7 +123,7 @@ def test_learning_that_was_not_worthwhile_is_retried_after_twice_as_many() -> No
         packing.begin()
         packing.adopt(None)
         tried = []
-        for _ in range(rounds * SAMPLES):
+        for _ in range(rounds * SAMPLE_OBJECTS):
             tried.append(packing.fits)
             packing.pack(data)
         assert all(tried)
@@ -132,17 +132,17 @@ def test_learning_that_was_not_worthwhile_is_retried_after_twice_as_many() -> No
 
 def test_a_dictionary_that_fits_no_more_is_learned_anew() -> None:
     packing = taught()
-    for data in objects(4 * SAMPLES, seed=3):
+    for data in objects(4 * SAMPLE_OBJECTS, seed=3):
         packing.pack(data)
     assert packing.fits, "it fits"
-    others = objects(8 * SAMPLES, seed=4, word="something-else-")
-    stored = [packing.pack(data) for data in others[: 4 * SAMPLES]]
+    others = objects(8 * SAMPLE_OBJECTS, seed=4, word="something-else-")
+    stored = [packing.pack(data) for data in others[: 4 * SAMPLE_OBJECTS]]
     assert not packing.fits
     packing.begin()
-    packing.adopt(learned(others[:SAMPLES]))
+    packing.adopt(learned(others[:SAMPLE_OBJECTS]))
     assert packing.fits
-    better = [packing.pack(data) for data in others[4 * SAMPLES :]]
-    assert sum(map(len, better)) * OUTGROWN < sum(map(len, stored))
+    better = [packing.pack(data) for data in others[4 * SAMPLE_OBJECTS :]]
+    assert sum(map(len, better)) * OUTGROWN_FACTOR < sum(map(len, stored))
     assert [packing.unpack(each) for each in (*stored, *better)] == others, (
         "what was packed before is unpacked all the same"
     )
@@ -167,7 +167,7 @@ def test_a_record_is_the_same_however_it_is_stored() -> None:
     packing = SiblingPacking()
     data, other = objects(2)
     early = record(data, packing)
-    packing.adopt(learned(objects(SAMPLES)))
+    packing.adopt(learned(objects(SAMPLE_OBJECTS)))
     late, plain = record(data, packing), record(data, None)
     assert len(late.stored) < len(early.stored)
     assert early.is_same(late)
@@ -185,8 +185,8 @@ def test_a_record_is_packed_again_as_its_kind_is_packed_now(always: bool) -> Non
     datas = objects(20, word="new", seed=9)
     records = [record(data, packing) for data in datas]
     before = sum(len(each.stored) for each in records)
-    packing.adopt(learned(objects(SAMPLES, word="new")))
+    packing.adopt(learned(objects(SAMPLE_OBJECTS, word="new")))
     for each in records:
         packing.pack_record(each)
-    assert sum(len(each.stored) for each in records) < before / OUTGROWN
+    assert sum(len(each.stored) for each in records) < before / OUTGROWN_FACTOR
     assert [each.data for each in records] == datas

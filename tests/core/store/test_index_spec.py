@@ -106,7 +106,7 @@ def test_containers_are_weighed_when_the_lock_is_held_no_more() -> None:
 
 def test_a_slice_is_so_many_entries_whatever_a_step_takes() -> None:
     store = filled(400, lambda i: record(f"pod-{i}", app=f"a-{i % 4}"))
-    with patch.object(indexes, "WORTH", 0):
+    with patch.object(indexes, "SCANNED_CANDIDATES", 0):
         store.chosen(by_label("app=a-1"))
     assert build(store, 200) == 2 + 2 + 1, (
         "the records, then sets of 100 each that are made small; the last finds no more"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.core.protocol.machine import (
-    PATIENCE,
+    PATIENCE_FAILURES,
     Abandon,
     Begin,
     Commit,
@@ -41,9 +41,9 @@ def test_a_version_that_is_no_number_ends_a_watch_of_numbers(odd: Input) -> None
 
 def test_after_several_in_a_row_all_is_listed_anew() -> None:
     client = watching()
-    for _ in range(PATIENCE):
+    for _ in range(PATIENCE_FAILURES):
         client.on(seen("ADDED", "x1"), Due())
-    assert client.on(seen("ADDED", "x1")) == (Report(MIXED), Wait(PATIENCE))
+    assert client.on(seen("ADDED", "x1")) == (Report(MIXED), Wait(PATIENCE_FAILURES))
     assert client.on(Due())[0] == Begin()
 
 

@@ -20,7 +20,13 @@ from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.indexes import MOST_INDEXES, OWNER, WORTH, IndexedProperty, Lookup
+from kopf_selectcache.core.store.indexes import (
+    MOST_INDEXES,
+    OWNER,
+    SCANNED_CANDIDATES,
+    IndexedProperty,
+    Lookup,
+)
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable, Section, Store, UnionView
 from kopf_selectcache.core.store.union import Union
@@ -196,7 +202,9 @@ STEPS = st.lists(
 @contextmanager
 def small() -> Iterator[None]:
     """Let every read be worth an index, and what is few, many and all at once be small numbers."""
-    with patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST_INDEXES=3, FEW=3, LARGE=6):
+    with patch.multiple(
+        indexes, SCANNED_CANDIDATES=0, STEP_CHANGES=6, MOST_INDEXES=3, TUPLE_RECORDS=3, DOUBLING_RECORDS=6
+    ):
         yield
 
 
@@ -272,11 +280,13 @@ def test_so_it_does_where_several_branches_are_shown(
 def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
     told: list[None] = []
     store = filled(
-        WORTH + 1, lambda i: record(f"pod-{i}", app=f"app-{i % 10}"), request_index=lambda: told.append(None)
+        SCANNED_CANDIDATES + 1,
+        lambda i: record(f"pod-{i}", app=f"app-{i % 10}"),
+        request_index=lambda: told.append(None),
     )
     asked = by_label("app=app-3")
     first = store.chosen(asked)
-    assert (len(first.records), first.by, first.missing, told) == (WORTH + 1, (), APP, [None])
+    assert (len(first.records), first.by, first.missing, told) == (SCANNED_CANDIDATES + 1, (), APP, [None])
     assert store.chosen(asked).missing is None, "it is wanted already"
     assert build(store) > 10
     then = store.chosen(asked)
@@ -292,7 +302,7 @@ def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
 
 
 def test_a_lookup_that_is_small_or_only_explains_asks_for_no_index() -> None:
-    store = filled(WORTH, lambda i: record(f"pod-{i}", app="web"))
+    store = filled(SCANNED_CANDIDATES, lambda i: record(f"pod-{i}", app="web"))
     assert store.chosen(by_label("app=web")).missing is None
     store.put(record("one-more", "101", app="web"))
     assert store.chosen(by_label("app=web", namespaces=frozenset(["bank"]))).missing is None
@@ -315,7 +325,7 @@ def test_a_lookup_that_is_small_or_only_explains_asks_for_no_index() -> None:
 )
 def test_indexes_are_made_one_at_a_time_and_not_for_negations(text: str, wanted: list[str]) -> None:
     store = filled(
-        4 * WORTH,
+        4 * SCANNED_CANDIDATES,
         lambda i: record(f"pod-{i}", app="ab12"[i % 4], tier="ab"[i % 2]) if i % 4 else record(f"pod-{i}"),
     )
     made = []
@@ -330,7 +340,9 @@ def test_indexes_are_made_one_at_a_time_and_not_for_negations(text: str, wanted:
 
 
 def test_a_second_index_is_made_where_the_first_leaves_much() -> None:
-    store = filled(3 * WORTH, lambda i: record(f"pod-{i}", app="ab"[i % 2], tier="ab"[i % 3 == 0]))
+    store = filled(
+        3 * SCANNED_CANDIDATES, lambda i: record(f"pod-{i}", app="ab"[i % 2], tier="ab"[i % 3 == 0])
+    )
     asked = by_label("app=a,tier=b")
     chosen = [(store.chosen(asked).by, build(store, 1000))[0] for _ in range(3)]
     assert chosen == [(), ("label app",), ("label tier", "label app")]
@@ -338,7 +350,7 @@ def test_a_second_index_is_made_where_the_first_leaves_much() -> None:
 
 def test_owners_are_found_without_looking_at_others() -> None:
     store = filled(
-        WORTH + 1,
+        SCANNED_CANDIDATES + 1,
         lambda i: record(
             f"pod-{i}", owners=(f"set-{i // 3}", f"set-{i // 3}") if i % 2 else (f"set-{i // 3}",)
         ),
@@ -351,15 +363,18 @@ def test_owners_are_found_without_looking_at_others() -> None:
 
 
 def test_of_an_owner_of_very_many_the_others_are_not_looked_at_either() -> None:
-    store = filled(2 * WORTH, lambda i: record(f"pod-{i}", owners=("set-1" if i <= WORTH else "set-2",)))
+    store = filled(
+        2 * SCANNED_CANDIDATES,
+        lambda i: record(f"pod-{i}", owners=("set-1" if i <= SCANNED_CANDIDATES else "set-2",)),
+    )
     asked = Lookup(owner="set-1")
     store.chosen(asked)
     build(store)
-    assert (store.chosen(asked).size, store.chosen(asked).by) == (WORTH + 1, ("owners",))
+    assert (store.chosen(asked).size, store.chosen(asked).by) == (SCANNED_CANDIDATES + 1, ("owners",))
 
 
 def test_names_are_looked_up_and_not_for() -> None:
-    store = filled(WORTH + 1, lambda i: record(f"pod-{i}", namespace=f"ns-{i % 2}"))
+    store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", namespace=f"ns-{i % 2}"))
     chosen = store.chosen(Lookup(names=frozenset(["pod-1", "none"])))
     assert ([each.name for each in chosen.records], chosen.by, chosen.size, chosen.rest) == (
         ["pod-1"],
@@ -372,7 +387,7 @@ def test_names_are_looked_up_and_not_for() -> None:
 
 
 def test_there_is_an_end_of_indexes() -> None:
-    store = filled(WORTH + 1, lambda i: record(f"pod-{i}", app="a"))
+    store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", app="a"))
     wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST_INDEXES + 1)]
     assert (len(set(wanted)), wanted[-1]) == (MOST_INDEXES + 1, None)
     build(store, 1000)
@@ -431,15 +446,15 @@ def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_
             branch.commit(version)
             branch.progress(version)
 
-    listed("10", 1 + WORTH)
+    listed("10", 1 + SCANNED_CANDIDATES)
     asked = by_label("app=a")
     union.store.chosen(asked)
     build(union)
     told.clear()
-    listed("20", 1 + WORTH)
+    listed("20", 1 + SCANNED_CANDIDATES)
     assert (union.store.chosen(asked).by, told) == (("label app",), [])
-    with patch.object(indexes, "AT_ONCE", 2), patch("kopf_selectcache.core.store.store.AT_ONCE", 2):
-        listed("30", 1 + WORTH)
+    with patch.object(indexes, "STEP_CHANGES", 2), patch("kopf_selectcache.core.store.store.STEP_CHANGES", 2):
+        listed("30", 1 + SCANNED_CANDIDATES)
     assert (union.store.chosen(asked, asking=False).by, len(told)) == ((), 1)
     build(union)
     assert union.store.chosen(asked).by == ("label app",)
@@ -519,7 +534,7 @@ def test_an_index_costs_little_whether_values_are_few_or_all_distinct(values: in
 
 
 def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
-    store = filled(WORTH + 1, lambda i: record(f"pod-{i}", app="a", tier=f"b-{i}"))
+    store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", app="a", tier=f"b-{i}"))
     found(store, Lookup(namespaces=frozenset(["shop"])), asking=True)
     found(store, Lookup(), asking=True)
     assert not store.build(1)
@@ -531,9 +546,9 @@ def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     union.show(
         [
             Change(None, record(f"pod-{number}", app="web"), ChangeCause.ENTERED)
-            for number in range(indexes.WORTH + 1)
+            for number in range(indexes.SCANNED_CANDIDATES + 1)
         ],
         {0: "5", 1: "5"},
     )
     chosen = Section(union, [0]).chosen(by_label("app=web"))
-    assert (chosen.version, len(chosen.records), len(told)) == ("5", indexes.WORTH + 1, 1)
+    assert (chosen.version, len(chosen.records), len(told)) == ("5", indexes.SCANNED_CANDIDATES + 1, 1)

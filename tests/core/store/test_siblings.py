@@ -17,12 +17,12 @@ import zstandard
 from kopf_selectcache.core.store import packing as packing_module
 from kopf_selectcache.core.store import record as record_module
 from kopf_selectcache.core.store.packing import (
-    ATTEMPTS,
-    FIRSTS,
-    LARGEST,
+    GAIN_ATTEMPTS,
+    LARGEST_SIBLING_BYTES,
     OVERHEAD,
-    ROOM,
-    SAMPLES,
+    SAMPLE_OBJECTS,
+    SINGLE_OWNERS,
+    TEMPLATE_PLACE_BYTES,
     SiblingPacking,
     Tally,
     Template,
@@ -61,7 +61,7 @@ def record(
 
 @pytest.fixture(scope="module")
 def learnt() -> Callable[[], SiblingPacking]:
-    found = learned([pod(f"sample-{number}", 0) for number in range(SAMPLES)])
+    found = learned([pod(f"sample-{number}", 0) for number in range(SAMPLE_OBJECTS)])
 
     def fresh() -> SiblingPacking:
         packing = SiblingPacking()
@@ -141,7 +141,9 @@ def test_a_kind_that_packing_did_not_help_is_tried_again_after_more_objects() ->
     packing = SiblingPacking()
     packing.begin()
     packing.adopt(None)
-    records = [record(packing, pod(f"o-{number}", 0), name=f"o-{number}") for number in range(2 * SAMPLES)]
+    records = [
+        record(packing, pod(f"o-{number}", 0), name=f"o-{number}") for number in range(2 * SAMPLE_OBJECTS)
+    ]
     for each in records:
         assert packing.fits
         packing.pack_record(each)
@@ -237,7 +239,7 @@ def test_a_template_that_is_read_outlasts_those_that_are_not(
 
 def test_objects_of_one_owner_that_have_nothing_in_common_are_packed_alone(learnt: Learnt) -> None:
     packing = learnt()
-    datas = [pod(f"unlike-{number}", 0) for number in range(3 * ATTEMPTS)]
+    datas = [pod(f"unlike-{number}", 0) for number in range(3 * GAIN_ATTEMPTS)]
     found = [record(packing, data, "owner", name=f"n{number}") for number, data in enumerate(datas)]
     for each in found:
         packing.pack_record(each)
@@ -256,14 +258,14 @@ def test_siblings_that_have_all_changed_are_packed_against_one_of_their_new_form
         packing.pack_record(each)
     assert [each.data for each in new] == expected("web-2", 12)
     assert [each.data for each in old] == expected("web")
-    assert all(isinstance(each.packing, Template) for each in new[ATTEMPTS + 1 :])
+    assert all(isinstance(each.packing, Template) for each in new[GAIN_ATTEMPTS + 1 :])
     assert template_of(new[-1]) is not template_of(old[-1])
 
 
 def test_objects_without_owners_and_large_ones_are_packed_alone(learnt: Learnt) -> None:
     packing = learnt()
-    large = pod("web", 1, size=LARGEST // 40)
-    assert len(large) > LARGEST
+    large = pod("web", 1, size=LARGEST_SIBLING_BYTES // 40)
+    assert len(large) > LARGEST_SIBLING_BYTES
     found = [record(packing, data, name=f"n{number}") for number, data in enumerate(expected("web"))]
     found += [record(packing, large, "large"), record(packing, large, "large", name="b")]
     for each in found:
@@ -298,7 +300,7 @@ def test_an_object_that_changes_is_no_sibling_of_itself(learnt: Learnt) -> None:
 
 def test_the_owners_of_single_objects_are_forgotten(learnt: Learnt) -> None:
     packing = learnt()
-    kept = [record(packing, pod("web", number), f"owner-{number}") for number in range(FIRSTS + 1)]
+    kept = [record(packing, pod("web", number), f"owner-{number}") for number in range(SINGLE_OWNERS + 1)]
     for each in kept:
         packing.pack_record(each)
     again = record(packing, pod("web", 0, seed=1), "owner-0", name="b")
@@ -312,7 +314,7 @@ def test_the_owners_of_single_objects_are_forgotten(learnt: Learnt) -> None:
 def test_a_new_dictionary_leaves_packed_siblings_readable(learnt: Learnt) -> None:
     packing = learnt()
     found = group(packing, "web")
-    packing.adopt(learned([pod(f"another-{number}", 1) for number in range(SAMPLES)]))
+    packing.adopt(learned([pod(f"another-{number}", 1) for number in range(SAMPLE_OBJECTS)]))
     later = group(packing, "db")
     assert [each.data for each in (*found, *later)] == [*expected("web"), *expected("db")]
 
@@ -393,7 +395,9 @@ def weighed(records: Iterator[Record] | list[Record]) -> int:
     """Return the bytes of records and of their templates, each once."""
     records = list(records)
     templates = {id(each.packing): each.packing for each in records if isinstance(each.packing, Template)}
-    return sum(map(weight, records)) + sum(len(each.stored) + ROOM for each in templates.values())
+    return sum(map(weight, records)) + sum(
+        len(each.stored) + TEMPLATE_PLACE_BYTES for each in templates.values()
+    )
 
 
 def test_the_tally_has_each_template_once_and_in_the_end_nothing(learnt: Learnt) -> None:
