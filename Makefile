@@ -61,13 +61,13 @@ demo-shards: $(WITH_DEMO)  ## Show three replicas that share namespaces: kill on
 # What tests the kit that the package gives to tests, the tests' own tools, and the bench. `make test` leaves it out, but for what
 # only lost answers of a server lead to, and for the figures of the structure.
 LOST := $(addprefix tests/conformance/test_lost_,updates.py events.py)
-TOOLS := $(addprefix tests/,apiserver model test_canaries.py world/test_judge.py)
+TOOLS := $(addprefix tests/,apiserver model test_canaries.py)
 KIT := tests/testing tests/conformance $(addprefix --ignore=,$(LOST)) $(TOOLS)
 NO_PRODUCT := $(addprefix --ignore=,tests/testing $(TOOLS)) \
 	$(patsubst %,--ignore-glob='tests/%*',conformance/test_[!l] conformance/test_l[!o] bench/test_[!s] bench/test_s[!t])
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go.
 ENUMERATIONS := tests/oracle tests/hostile tests/model tests/assignment tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
-	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py) tests/faults/test_soak.py
+	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py)) tests/faults/test_soak.py
 # What depends on the version of Python: its event loop, threads, regular expressions, messages and the syntax that commands read.
 VERSIONED := $(addprefix tests/,client reactions core/test_scanner.py cache/test_threads.py cache/test_misused.py products/test_filter_change_threads.py plugin/test_signals.py plugin/test_told_to_kopf.py cli/test_rbac.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
@@ -160,7 +160,7 @@ test-bench: $(INSTALLED)  ## Test the bench, and run it with few objects, to see
 structure: $(INSTALLED)  ## Count what shows the structure of the package: folders, layers, cycles, calls, messages, lines; beside 0.1.0 and the targets.
 	$(PY) -m bench.structure $(ARGS)
 
-soak: $(INSTALLED)  ## Explore millions of states of the core, simulate a million operations, play 10,000 faults over sockets, reconcile 100,000 changes on both servers: two hours.
+soak: $(INSTALLED)  ## Walk through every order of two and three streams, simulate a million operations, play 10,000 faults over sockets, reconcile 100,000 changes on both servers: two hours.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,assignment core faults feed hostile informer model products selectors reactions oracle world real/test_own_writes.py real/test_reconcile.py real/test_counters.py real/test_finalizers.py testing/test_wrong_types.py test_demo.py))
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.

@@ -5,31 +5,21 @@ from __future__ import annotations
 
 from kopf_selectcache.core.protocol.machine import (
     TRANSITIONS,
-    Abandon,
-    Begin,
-    Commit,
     Due,
     Effect,
     Idle,
     Input,
-    Jump,
     Known,
-    Leave,
     List,
     Lost,
     Opened,
-    Progress,
-    Put,
     Start,
     State,
     Watching,
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
-from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
-
-from .writers import Writer
 
 A, B, C = (
     Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
@@ -56,26 +46,6 @@ def page(version: str, *records: Record, then: str = "") -> Page:
 
 def more(token: str) -> List:
     return List(token=token)
-
-
-def carried_out(effect: Effect, branch: Writer) -> list[Change]:
-    """Do to a branch what an effect says, if it is about one; return what that changed for readers."""
-    match effect:
-        case Begin():
-            branch.begin()
-        case Abandon():
-            branch.abandon()
-        case Put(record):
-            return branch.put(record)
-        case Leave(record):
-            return branch.leave(record)
-        case Commit(version, restored):
-            return branch.commit(version, restored=restored)
-        case Progress(version):
-            return branch.progress(version)
-        case Jump(version):
-            return branch.jump(version)
-    return []
 
 
 class Client:

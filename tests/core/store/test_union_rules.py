@@ -48,14 +48,6 @@ def held(union: Union) -> str | None:
     return record.version if record is not None else None
 
 
-def test_an_object_that_moves_is_shown_all_the_time() -> None:
-    union, a, b = two(pod("1"))
-    assert a.leave(pod("11")) == []
-    assert (a.progress("11"), held(union), union.store.version) == ([], "1", "10")
-    assert told(b.put(pod("11"))) == [("1", "11")]
-    assert (b.progress("11"), held(union), union.store.version, union.unconfirmed) == ([], "11", "11", {})
-
-
 @pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
 def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(
     fields: bytes, once: bool
@@ -64,15 +56,6 @@ def test_an_object_of_several_branches_is_held_once_unless_they_know_other_field
     _, _, b = two(shown)
     b.put(replace(pod("11"), fields=fields))
     assert (b.view.records()[0][0] is shown) is once
-
-
-def test_a_leave_is_shown_once_all_branches_have_reached_it() -> None:
-    union, a, b = two(pod("1"))
-    a.leave(pod("13"))
-    assert b.progress("12") == []
-    assert told(b.progress("14")) == [("1", None)]
-    assert b.progress("15") == []
-    assert held(union) is None
 
 
 def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
@@ -87,13 +70,6 @@ def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
     assert told(c.progress("13")) == [("1", None)]
 
 
-def test_a_leave_from_before_a_list_waits_for_all_to_reach_the_list() -> None:
-    _, a, b = two(pod("1"))
-    listed(b, "12")
-    assert (a.leave(pod("11")), a.progress("11")) == ([], []), "it may be back in A at 12, and in B between"
-    assert told(a.progress("12")) == [("1", None)]
-
-
 def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
     union = Union([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
     for branch in writers(union):
@@ -103,39 +79,12 @@ def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
     assert told(shop.leave(pod("12"))) == [("11", None)]
 
 
-def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_for_the_others() -> None:
-    union, a, b = two(pod("1"))
-    assert a.leave(pod("1")) == []
-    assert b.progress("11") == []
-    assert a.progress("12") == []
-    assert [row.left for row in union.unconfirmed.values()] == ["12"]
-    assert told(b.progress("12")) == [("1", None)]
-
-
 def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
     union = Union([Keys("shop"), Keys("blog")])
     shop, blog = writers(union)
     listed(shop, "10", pod("1"))
     listed(blog, "10")
     assert told(shop.leave(pod("1"))) == [("1", None)]
-
-
-def test_an_object_another_branch_holds_in_an_older_version_stays_as_new_as_seen() -> None:
-    union, a, b = two(pod("1"))
-    listed(b, "10", pod("1"))
-    a.put(pod("11"))
-    a.progress("11")
-    assert a.leave(pod("12")) == []
-    assert held(union) == "11"
-    assert told(b.put(pod("12"))) == [("11", "12")]
-
-
-def test_another_object_of_that_name_ends_the_first() -> None:
-    _, a, b = two(pod("1", uid="one"))
-    a.leave(pod("11", uid="one"))
-    changes = b.put(pod("12", uid="two"))
-    assert told(changes) == [("1", None), (None, "12")]
-    assert [change.before.uid for change in changes if change.before is not None] == ["one"]
 
 
 def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> None:
@@ -148,23 +97,6 @@ def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> 
     assert union.store.version == "10", "when it left is not known: it may have been gone at 11"
     assert told(b.progress("12")) == [("1", None)]
     assert union.store.version == "12"
-
-
-def test_an_abandoned_list_changes_nothing_and_departures_wait_on() -> None:
-    union, a, b = two(pod("1"))
-    a.leave(pod("11"))
-    b.begin()
-    b.put(pod("11"))
-    b.abandon()
-    assert held(union) == "1"
-    assert told(b.put(pod("11"))) == [("1", "11")]
-
-
-def test_an_object_in_two_branches_is_held_once() -> None:
-    union, a, b = two(pod("1"))
-    b.put(pod("1"))
-    records = [branch.view.get("shop", "it")[0] for branch in (a, b)]
-    assert records[0] is records[1] is union.store.get("shop", "it")[0]
 
 
 def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
@@ -182,17 +114,6 @@ def test_objects_of_a_wider_watch_are_not_taken_in() -> None:
     listed(shop, "10", pod("1"))
     assert shop.put(pod("11", name="other")) == shop.leave(pod("12", name="other")) == []
     assert [record.name for record in union.store.records()[0]] == ["it"]
-
-
-def test_one_branch_alone_is_a_store() -> None:
-    union = Union()
-    (branch,) = writers(union)
-    assert told(listed(branch, "10", pod("1"))) == [(None, "1")]
-    assert told(branch.put(pod("11"))) == [("1", "11")]
-    assert told(branch.leave(pod("12"))) == [("11", None)]
-    assert branch.progress("12") == []
-    assert union.store is branch.view
-    assert (union.store.version, union.unconfirmed) == ("12", {})
 
 
 # ---- Leaves that are unconfirmed.
@@ -228,13 +149,6 @@ def test_a_departure_is_known_to_be_a_deletion_only_if_the_streams_prove_absence
     assert (change.cause, change.known_by) == (cause, known_by)
 
 
-def test_a_leave_that_all_branches_have_reached_is_confirmed_by_nobody() -> None:
-    _, a, b = two(pod("1"))
-    assert a.leave(pod("12")) == []
-    (change,) = b.progress("12")
-    assert (change.cause, change.known_by) == (ChangeCause.LEFT, None)
-
-
 # ---- Versions.
 
 
@@ -245,14 +159,6 @@ def test_the_version_is_the_least_of_the_branches_and_none_before_each_had_a_lis
     assert (union.store.version, shop.version) == ("", "10")
     listed(blog, "20")
     assert (union.store.version, shop.version, blog.version) == ("10", "10", "20")
-
-
-def test_a_list_counts_when_the_others_have_reached_it() -> None:
-    union, a, b = two()
-    listed(a, "12")
-    assert union.store.version == "10", "what has come to A and moved to B meanwhile is in neither"
-    b.progress("12")
-    assert union.store.version == "12"
 
 
 def test_versions_that_cannot_be_compared_are_settled_by_equality() -> None:
