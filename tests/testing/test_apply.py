@@ -8,6 +8,7 @@ import pytest
 
 from kopf_selectcache.testing.api import body
 from kopf_selectcache.testing.api.managed_fields import Writer
+from kopf_selectcache.testing.api.objects import How
 from kopf_selectcache.testing.api.status import Problem
 from tests.rows import each_row
 
@@ -19,7 +20,11 @@ MANAGER = Writer(named="a")
 
 def applied(store: Store, kind: str, body: Any, writer: Writer = MANAGER, *, force: bool = False) -> Any:
     served = store.kind(kind, body["apiVersion"].rpartition("/")[2])
-    return shown(store.objects.apply(served, "default", body["metadata"]["name"], body, writer, force=force))
+    return shown(
+        store.objects.apply(
+            served, "default", body["metadata"]["name"], body, How(writer=writer), force=force
+        )
+    )
 
 
 def names(obj: Any) -> list[str]:
@@ -45,7 +50,7 @@ def test_at_its_first_apply_such_an_object_belongs_to_before_first_apply() -> No
 def test_fields_are_tracked_of_objects_whose_creator_names_a_manager() -> None:
     store = Store()
     served = store.kind("configmaps")
-    created = store.objects.create(served, "default", {**CONFIG_MAP, "data": {"k": "1"}}, writer=MANAGER)
+    created = store.objects.create(served, "default", {**CONFIG_MAP, "data": {"k": "1"}}, How(writer=MANAGER))
     assert names(shown(created)) == ["a"]
     agent = Writer(user_agent="robot/1")
     assert names(store.patch("configmaps", "it", {"data": {"k": "2"}}, writer=agent)) == ["a", "robot"]
@@ -94,7 +99,7 @@ def test_definitions_of_custom_resources_are_applied() -> None:
         "metadata": {"name": "widgets.example.com", "labels": {"a": "b"}},
     }
     served = store.kind("customresourcedefinitions.apiextensions.k8s.io")
-    obj = shown(store.objects.apply(served, "", "widgets.example.com", body, MANAGER))
+    obj = shown(store.objects.apply(served, "", "widgets.example.com", body, How(writer=MANAGER)))
     assert obj["metadata"]["labels"] == {"a": "b"}
     assert obj["spec"] == defined["spec"]
 

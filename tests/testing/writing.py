@@ -9,7 +9,8 @@ from typing import Any
 
 from kopf_selectcache.testing.api.history import Change, History, Stored
 from kopf_selectcache.testing.api.kinds import Kinds, Served
-from kopf_selectcache.testing.api.objects import Objects
+from kopf_selectcache.testing.api.managed_fields import Writer
+from kopf_selectcache.testing.api.objects import How, Objects
 
 MERGE = "application/merge-patch+json"
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -80,14 +81,14 @@ class Store(Parts):
         namespace: str = "default",
         *,
         content_type: str = MERGE,
-        **options: Any,
+        writer: Writer | None = None,
+        subresource: str = "",
     ) -> dict[str, Any]:
         served = self.kind(kind)
         data = json.dumps(patch).encode()
+        how = How(writer=writer or Writer(subresource=subresource))
         return shown(
-            self.objects.patch(
-                served, namespace if served.namespaced else "", name, data, content_type, **options
-            )
+            self.objects.patch(served, namespace if served.namespaced else "", name, data, content_type, how)
         )
 
     def delete(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -48,12 +49,30 @@ Managed: TypeAlias = list[dict[str, Any]]
 NAMESPACES = ("", "namespaces")
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
-_NOBODY = Writer()
 _NO_LABELS: Mapping[str, str] = {}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_whole = msgspec.json.Decoder(dict[str, Any], float_hook=lambda text: whole(float(text))).decode
 _canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a request writes: its options, and who reviews it."""
+
+    dry_run: bool = False
+    unknown: Unknown = ignore
+    """Receives the unknown fields, which are dropped."""
+    admission: Admission | None = None
+    """Calls the webhooks, if there are any."""
+    writer: Writer = field(default_factory=Writer)
+
+    @property
+    def of_status(self) -> bool:
+        return self.writer.subresource == "status"
+
+
+_PLAIN = How()
 
 
 class Objects:
@@ -109,25 +128,20 @@ class Objects:
         served: Served,
         namespace: str,
         body: Mapping[str, Any],
+        how: How = _PLAIN,
         *,
-        dry_run: bool = False,
-        unknown: Unknown = ignore,
-        admission: Admission | None = None,
-        writer: Writer = _NOBODY,
         managed: Managed | None = None,
     ) -> Stored:
-        """Create an object. Unknown fields are reported to `unknown`, and dropped.
-
-        `managed` are the managers of its fields, if it is applied.
-        """
-        new = self._readable(served, body, unknown)
+        """Create an object. `managed` are the managers of its fields, if it is applied."""
+        admission = how.admission
+        new = self._readable(served, body, how.unknown)
         new["metadata"] = said = metadata.read(served, new)
         checks.fill_namespace(served, said, namespace)
         if served.namespaced:
             self._require_namespace(served, namespace, said.get("name") or said.get("generateName", ""))
         keep = _make_anew if admission is None else admission.keep
         if admission is not None:
-            new, managed = self._mutated(admission, served, namespace, new, writer=writer, managed=managed)
+            new, managed = self._mutated(how, served, namespace, new, managed=managed)
             said = new["metadata"]
         sent = said.pop("managedFields", None)
         name = said.get("name", "")
@@ -149,7 +163,7 @@ class Objects:
         more = self._problems_of(served, new) + strategies.problems_of_new(served, new)
         checks.check(served, metadata.problems_of(served, said), name, more)
         if managed is None:
-            managed = self._managed(served, {}, new, sent, writer, admission)
+            managed = self._managed(served, {}, new, sent, how)
         if managed:
             new["metadata"] = {**new["metadata"], "managedFields": managed}
         if admission is not None:
@@ -162,7 +176,7 @@ class Objects:
         if (there := self.history.get(served.table, key)) is not None:
             raise checks.taken(served, there)
         self.definitions.require_open(served, name)
-        if dry_run:
+        if how.dry_run:
             del new["metadata"]["resourceVersion"]
             return self._stored(served, key, new, 0)
         stored = self._stored(served, key, new, self.history.next_version())
@@ -176,28 +190,23 @@ class Objects:
         namespace: str,
         name: str,
         body: Mapping[str, Any],
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-        unknown: Unknown = ignore,
-        admission: Admission | None = None,
-        writer: Writer = _NOBODY,
+        how: How = _PLAIN,
     ) -> Stored:
-        new = self._readable(served, body, unknown)
+        new = self._readable(served, body, how.unknown)
         said = metadata.read(served, new)
         checks.check_name(said, name)
         checks.fill_namespace(served, said, namespace)
         new["metadata"] = said
         old = self.history.get(served.table, (namespace, name))
-        if old is None and served.creates_on_update and not subresource:
+        if old is None and served.creates_on_update and not how.of_status:
             checks.require_no_uid(served, (namespace, name), said)
             said.pop("resourceVersion", None)  # The server ignores it.
-            return self.create(served, namespace, new, dry_run=dry_run, admission=admission, writer=writer)
+            return self.create(served, namespace, new, replace(how, unknown=ignore))
         if old is None:
             raise not_found(served.plural, name, group=served.group)
         managed = None
-        if admission is not None:
-            new, managed = self._mutated(admission, served, namespace, new, old, writer=writer)
+        if how.admission is not None:
+            new, managed = self._mutated(how, served, namespace, new, old)
             said = new["metadata"]
         version = said.get("resourceVersion", "0")
         if version == "0" and not served.unconditional:
@@ -206,17 +215,7 @@ class Objects:
         checks.require_version(served, old, version)
         if said.get("uid", old.uid) != old.uid:
             raise checks.other_uid(served, old.key, said["uid"], old.uid)
-        return self._change(
-            served,
-            old,
-            _decode(old.data),
-            new,
-            subresource=subresource,
-            dry_run=dry_run,
-            admission=admission,
-            writer=writer,
-            managed=managed,
-        )
+        return self._change(served, old, _decode(old.data), new, how, managed)
 
     def patch(
         self,
@@ -225,12 +224,7 @@ class Objects:
         name: str,
         patch: bytes,
         content_type: str,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-        unknown: Unknown = ignore,
-        admission: Admission | None = None,
-        writer: Writer = _NOBODY,
+        how: How = _PLAIN,
     ) -> Stored:
         change = patches.read(patch, content_type, served)
         old = self.get(served, namespace, name)
@@ -238,7 +232,7 @@ class Objects:
         shown = events.to_regarding(before) if served.group == events.GROUP else before
         patched = change({"kind": served.kind, "apiVersion": served.api_version, **shown})
         try:
-            new = self._readable(served, patched, unknown)
+            new = self._readable(served, patched, how.unknown)
             said = metadata.read(served, new)
         except Problem as problem:
             # An unreadable result is reported as an error of the patch.
@@ -247,21 +241,11 @@ class Objects:
         checks.fill_namespace(served, said, namespace)
         new["metadata"] = said
         managed = None
-        if admission is not None:
-            new, managed = self._mutated(admission, served, namespace, new, old, writer=writer)
+        if how.admission is not None:
+            new, managed = self._mutated(how, served, namespace, new, old)
             said = new["metadata"]
         checks.require_version(served, old, said.get("resourceVersion", "0"))
-        return self._change(
-            served,
-            old,
-            before,
-            new,
-            subresource=subresource,
-            dry_run=dry_run,
-            admission=admission,
-            writer=writer,
-            managed=managed,
-        )
+        return self._change(served, old, before, new, how, managed)
 
     def apply(
         self,
@@ -269,11 +253,9 @@ class Objects:
         namespace: str,
         name: str,
         sent: Mapping[str, Any],
-        writer: Writer,
+        how: How,
         *,
         force: bool = False,
-        dry_run: bool = False,
-        admission: Admission | None = None,
     ) -> Stored:
         """Apply an object (server-side): merge it into the present one, or create it.
 
@@ -282,10 +264,12 @@ class Objects:
         if served.group == events.GROUP:
             raise not_implemented(f"server-side apply of {served.qualified}")
         old = self.history.get(served.table, (namespace, name))
-        if old is None and writer.subresource:
+        if old is None and how.writer.subresource:
             raise not_found(served.plural, name, group=served.group)
         before = _decode(old.data) if old is not None else {}
-        result = apply.applied(served, before, sent, writer, force=force, time=self._time_of(admission))
+        result = apply.applied(
+            served, before, sent, how.writer, force=force, time=self._time_of(how.admission)
+        )
         body = result.body if served.custom else apply.without_nulls(result.body)
         new = self._readable(served, body, ignore)
         said = metadata.read(served, new)
@@ -301,27 +285,14 @@ class Objects:
                 why = f"the provided object specified uid {said['uid']}, and no existing object was found"
                 raise conflict(served.plural, name, f"uid mismatch: {why}", group=served.group)
             body = {**body, "metadata": {**said, "managedFields": result.managed}}
-            return self.create(
-                served, namespace, body, dry_run=dry_run, admission=admission, managed=result.managed
-            )
+            return self.create(served, namespace, body, how, managed=result.managed)
         checks.fill_namespace(served, said, namespace)
         new["metadata"] = {**said, "managedFields": result.managed}
-        if admission is not None:
-            new, _ = self._mutated(
-                admission, served, namespace, new, old, writer=writer, managed=result.managed
-            )
+        if how.admission is not None:
+            new, _ = self._mutated(how, served, namespace, new, old, managed=result.managed)
             said = new["metadata"]
         checks.require_version(served, old, said.get("resourceVersion", "0"))
-        return self._change(
-            served,
-            old,
-            before,
-            new,
-            subresource=writer.subresource,
-            dry_run=dry_run,
-            admission=admission,
-            managed=result.managed,
-        )
+        return self._change(served, old, before, new, how, result.managed)
 
     def delete(
         self,
@@ -433,13 +404,12 @@ class Objects:
 
     def _mutated(
         self,
-        admission: Admission,
+        how: How,
         served: Served,
         namespace: str,
         new: dict[str, Any],
         old: Stored | None = None,
         *,
-        writer: Writer,
         managed: Managed | None = None,
     ) -> tuple[dict[str, Any], Managed | None]:
         """Return an object as the mutating webhooks change it, and its managers if they change it.
@@ -449,12 +419,13 @@ class Objects:
         stored = {} if old is None else _decode(old.data)
         said = dict(new["metadata"])
         sent = said.pop("managedFields", None)
-        first = self._managed(served, stored, new, sent, writer, admission) if managed is None else managed
+        first = self._managed(served, stored, new, sent, how) if managed is None else managed
         shown = _typed(served, {**new, "metadata": said | ({"managedFields": first} if first else {})})
         before = None if old is None else _typed(served, stored)
         operation = "CREATE" if old is None else "UPDATE"
-        changed = admission.mutate(
-            operation, served, namespace, shown, before, subresource=writer.subresource
+        assert how.admission is not None, "it is asked only if webhooks exist"
+        changed = how.admission.mutate(
+            operation, served, namespace, shown, before, subresource=how.writer.subresource
         )
         if changed is shown:
             return new, managed
@@ -486,12 +457,8 @@ class Objects:
         old: Stored,
         before: dict[str, Any],
         new: dict[str, Any],
-        *,
-        subresource: str,
-        dry_run: bool,
-        admission: Admission | None = None,
-        writer: Writer = _NOBODY,
-        managed: Managed | None = None,
+        how: How,
+        managed: Managed | None,
     ) -> Stored:
         """Replace one version of an object by the next, or remove it."""
         was, said = before["metadata"], new["metadata"]
@@ -504,7 +471,7 @@ class Objects:
         said.pop("generation", None)
         if "generation" in was:
             said["generation"] = was["generation"]
-        if subresource == "status":
+        if how.of_status:
             new = strategies.status_of(served, before, new)
         elif served.has_status:
             new.pop("status", None)
@@ -519,29 +486,29 @@ class Objects:
             served, before, new
         )
         checks.check(served, found * 2, name, more or self._problems_of(served, new))
-        if not subresource and strategies.counts_up(served, before, new, changed=_differ):
+        if not how.of_status and strategies.counts_up(served, before, new, changed=_differ):
             new["metadata"] = metadata.in_order({**said, "generation": was.get("generation", 0) + 1})
         if managed is None:
-            managed = self._managed(served, before, new, sent, writer, admission)
+            managed = self._managed(served, before, new, sent, how)
         if managed:
             new["metadata"] = {**new["metadata"], "managedFields": managed}
-        if admission is not None:
-            admission.validate(
+        if how.admission is not None:
+            how.admission.validate(
                 "UPDATE",
                 served,
                 old.key[0],
                 _typed(served, new),
                 _typed(served, before),
-                subresource=subresource,
+                subresource=how.writer.subresource,
             )
         if deletion.is_over(served, was, new):
-            self._remove(served, old, dry_run=dry_run)
+            self._remove(served, old, dry_run=how.dry_run)
             return self._stored(served, old.key, new, old.version)
         if not _differ(before, new) or (
             "managedFields" in was and not _differ(_without_times(before), _without_times(new))
         ):
             return old
-        stored = self._put(served, old, new, dry_run=dry_run)
+        stored = self._put(served, old, new, dry_run=how.dry_run)
         if served.table == NAMESPACES:
             self._finish_namespace(name)
         return stored
@@ -552,14 +519,13 @@ class Objects:
         before: Mapping[str, Any],
         new: Mapping[str, Any],
         sent: Any,
-        writer: Writer,
-        admission: Admission | None,
+        how: How,
     ) -> Managed | None:
         """Return the managers of the fields after a change; None if they are not tracked."""
-        if not managed_fields.is_tracked(before, sent, writer):
+        if not managed_fields.is_tracked(before, sent, how.writer):
             return None
-        time = self._time_of(admission)
-        return managed_fields.updated(served, merge_types.of(served), before, new, sent, writer, time)
+        time = self._time_of(how.admission)
+        return managed_fields.updated(served, merge_types.of(served), before, new, sent, how.writer, time)
 
     def _put(self, served: Served, old: Stored, new: dict[str, Any], *, dry_run: bool) -> Stored:
         if dry_run:

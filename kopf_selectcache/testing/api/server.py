@@ -32,7 +32,7 @@ from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
 from .listing import page
 from .managed_fields import Writer
-from .objects import Objects, typed
+from .objects import How, Objects, typed
 from .options import ListOptions
 from .rbac import Rbac, Url, create_default_roles
 from .representations import View
@@ -259,83 +259,26 @@ class Api:
     def _write(
         self, user: User, call: Call, view: View, request: Request, admission: Admission | None
     ) -> Answer:
-        served = view.served
+        served, place = view.served, (call.namespace, call.name)
         applies = call.verb == "patch" and _media_type(request) == patches.APPLY
         dry_run = _is_dry(call, _WRITING[call.verb], applies=applies)
-        writer = _writer(call, request)
         judging = _Judging(call.options.get("fieldValidation", ""))
+        how = How(dry_run, judging.judge, admission, _writer(call, request))
+        is_there = self.history.get(served.table, place) is not None
         if applies:
-            return self._apply(
-                user, call, view, request, writer, judging, dry_run=dry_run, admission=admission
-            )
-        match call.verb:
-            case "create":
-                stored = self.objects.create(
-                    served,
-                    call.namespace,
-                    _body(request, served.kind),
-                    dry_run=dry_run,
-                    unknown=judging.judge,
-                    admission=admission,
-                    writer=writer,
-                )
-                return judging.warned(_shown(view, stored, code=201))
-            case "update":
-                is_there = self.history.get(served.table, (call.namespace, call.name)) is not None
-                stored = self.objects.update(
-                    served,
-                    call.namespace,
-                    call.name,
-                    _body(request, served.kind),
-                    subresource=call.subresource,
-                    dry_run=dry_run,
-                    unknown=judging.judge,
-                    admission=admission,
-                    writer=writer,
-                )
-                return judging.warned(_shown(view, stored, code=200 if is_there else 201))
-            case _:
-                stored = self.objects.patch(
-                    served,
-                    call.namespace,
-                    call.name,
-                    request.body,
-                    request.headers.get("content-type", ""),
-                    subresource=call.subresource,
-                    dry_run=dry_run,
-                    unknown=judging.judge,
-                    admission=admission,
-                    writer=writer,
-                )
-                return judging.warned(_shown(view, stored))
-
-    def _apply(
-        self,
-        user: User,
-        call: Call,
-        view: View,
-        request: Request,
-        writer: Writer,
-        judging: _Judging,
-        *,
-        dry_run: bool,
-        admission: Admission | None,
-    ) -> Answer:
-        sent = reading.read(request.body)
-        judging.judge_keys(request.body)
-        is_there = self.history.get(view.served.table, (call.namespace, call.name)) is not None
-        if not is_there and not call.subresource:
-            self.rbac.require(user, replace(call, verb="create"))
-        stored = self.objects.apply(
-            view.served,
-            call.namespace,
-            call.name,
-            sent,
-            writer,
-            force=options.is_true(call.options.get("force")),
-            dry_run=dry_run,
-            admission=admission,
-        )
+            sent = reading.read(request.body)
+            judging.judge_keys(request.body)
+            if not is_there and not call.subresource:
+                self.rbac.require(user, replace(call, verb="create"))
+            force = options.is_true(call.options.get("force"))
+            stored = self.objects.apply(served, *place, sent, replace(how, unknown=types.ignore), force=force)
+        elif call.verb == "create":
+            stored = self.objects.create(served, call.namespace, _body(request, served.kind), how)
+        elif call.verb == "update":
+            stored = self.objects.update(served, *place, _body(request, served.kind), how)
+        else:
+            content_type = request.headers.get("content-type", "")
+            stored = self.objects.patch(served, *place, request.body, content_type, how)
         return judging.warned(_shown(view, stored, code=200 if is_there else 201))
 
     def _scale(self, call: Call, served: Served, request: Request) -> Answer:
@@ -348,13 +291,8 @@ class Api:
         else:
             sent = scales.patched(served, old, request.body, request.headers.get("content-type", ""))
         body = scales.changed(served, old, sent)
-        dry_run = _is_dry(call, _WRITING[call.verb])
-        writer = _writer(call, request)
-        return Answer.of(
-            scales.shown(
-                self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run, writer=writer)
-            )
-        )
+        how = How(_is_dry(call, _WRITING[call.verb]), writer=_writer(call, request))
+        return Answer.of(scales.shown(self.objects.update(served, call.namespace, call.name, body, how)))
 
     def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
         asked = options.read(call.options, watch=call.verb == "watch")
