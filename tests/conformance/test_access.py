@@ -59,15 +59,6 @@ def test_without_a_token_one_is_anonymous(api: Cluster) -> None:
     )
 
 
-def test_a_token_can_be_revoked(api: Cluster) -> None:
-    user = api.user()
-    fresh = api.new_token(user)
-    assert code(api, "GET", "/version", token=user.token) == 200
-    api.revoke(user.token)
-    assert code(api, "GET", "/version", token=user.token) == 401
-    assert code(api, "GET", "/version", token=fresh.token) == 200
-
-
 def test_an_open_watch_outlives_its_token(api: Cluster, place: Place) -> None:
     user = api.user()
     api.grant(user, [READ], place.namespace)
@@ -97,10 +88,8 @@ def test_a_user_can_ask_for_its_identity(api: Cluster, user: User) -> None:
     ("method", "suffix", "query", "verb"),
     [
         ("GET", "", {}, "list"),
-        ("GET", "", {"watch": True}, "watch"),
         ("GET", "/a", {}, "get"),
         ("POST", "", {}, "create"),
-        ("PUT", "/a", {}, "update"),
         ("PATCH", "/a", {}, "patch"),
         ("DELETE", "/a", {}, "delete"),
         ("DELETE", "", {}, "deletecollection"),
@@ -146,13 +135,6 @@ def test_a_refusal_names_the_forbidden_action(
             ),
         ),
         (
-            "/api/v1/nodes/n",
-            (
-                'nodes "n" is forbidden: User "NAME" cannot get resource "nodes" in API group "" at the'
-                " cluster scope"
-            ),
-        ),
-        (
             "/api/v1/namespaces/default/pods/p/status",
             (
                 'pods "p" is forbidden: User "NAME" cannot get resource "pods/status" in API group "" in the'
@@ -188,18 +170,14 @@ def test_a_refusal_names_the_forbidden_read(api: Cluster, user: User, path: str,
     ("rule", "allowed"),
     [
         (READ, {"get", "list", "watch"}),
-        ({**READ, "verbs": ["list"]}, {"list"}),
         ({**READ, "verbs": ["watch"]}, {"watch"}),
         ({**READ, "verbs": ["*"]}, {"get", "list", "watch", "create"}),
         ({**READ, "resources": ["*"]}, {"get", "list", "watch"}),
         ({**READ, "apiGroups": ["*"]}, {"get", "list", "watch"}),
         ({**READ, "apiGroups": ["apps"]}, set()),
-        ({**READ, "resources": ["configmaps"]}, set()),
-        ({**READ, "resources": ["secrets/status"]}, set()),
         ({**READ, "resources": ["secret"]}, set()),
         ({**READ, "resourceNames": ["a"]}, {"get"}),
         ({**READ, "resourceNames": ["b"]}, set()),
-        ({**READ, "resources": ["configmaps", "secrets"]}, {"get", "list", "watch"}),
         ({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}, {"create"}),
     ],
     ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
@@ -246,14 +224,10 @@ def _does(api: Cluster, method: str, path: str, query: dict[str, Any], token: st
     ("selector", "allowed"),
     [
         ("metadata.name=a", True),
-        ("metadata.name==a", True),
         ("metadata.name=a,type=Opaque", True),
         ("metadata.name=a,metadata.namespace!=x", True),
-        ("metadata.name=b", False),
         ("metadata.name!=b", False),
         ("", False),
-        ("type=Opaque", False),
-        ("metadata.name=a,metadata.name=a", True),
         ("metadata.namespace=a", False),
     ],
 )
@@ -265,20 +239,6 @@ def test_a_right_to_a_name_allows_to_list_and_watch_it_by_that_name(
     place.api.grant(user, [{**READ, "resourceNames": ["a"]}], place.namespace)
     query = {"fieldSelector": selector, **({"watch": True, "timeoutSeconds": 1} if watch else {})}
     assert _does(place.api, "GET", place.path(), query, user.token) == allowed
-
-
-def test_rights_in_one_namespace_are_none_in_another_nor_in_all(place: Place, user: User) -> None:
-    place.api.grant(user, [READ], place.namespace)
-    assert code(place.api, "GET", place.path(), token=user.token) == 200
-    assert code(place.api, "GET", "/api/v1/namespaces/default/secrets", token=user.token) == 403
-    assert code(place.api, "GET", "/api/v1/secrets", token=user.token) == 403
-
-
-def test_rights_everywhere_are_rights_in_each_namespace(place: Place) -> None:
-    user = place.api.user()
-    place.api.grant(user, [READ])
-    for path in (place.path(), "/api/v1/secrets"):
-        assert code(place.api, "GET", path, token=user.token) == 200
 
 
 def test_withdrawn_rights_are_gone(place: Place, user: User) -> None:
@@ -316,21 +276,11 @@ def test_the_status_is_a_right_of_its_own(place: Place, user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/version", "/healthz", "/livez", "/readyz", "/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3"],
-)
-def test_everybody_with_a_token_may_discover(api: Cluster, user: User, path: str) -> None:
-    assert code(api, "GET", path, token=user.token) == 200
-
-
-@pytest.mark.parametrize(
     ("role", "verb", "allowed"),
     [
         # Of view, edit and admin a controller collects the rules; it takes them from these.
         ("system:aggregate-to-view", "list", True),
-        ("system:aggregate-to-view", "create", False),
         ("system:aggregate-to-edit", "create", True),
-        ("cluster-admin", "create", True),
         ("none-such", "list", False),
     ],
 )
@@ -458,13 +408,6 @@ def test_the_admin_may_be_somebody_else(place: Place) -> None:
     assert code(place.api, "GET", place.path(), as_user="jane@example.com") == 200
     assert code(place.api, "GET", place.path(), as_user="joe@example.com") == 403
     assert code(place.api, "GET", "/api/v1/secrets", as_user="jane@example.com") == 403
-
-
-def test_groups_come_with_impersonation(place: Place) -> None:
-    assert code(place.api, "GET", place.path(), as_user="jane", as_groups=["readers"]) == 403
-    assert (
-        code(place.api, "GET", place.path(), as_user="jane", as_groups=["readers", "system:masters"]) == 200
-    )
 
 
 @since_worded

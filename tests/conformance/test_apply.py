@@ -5,15 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.client import ApiError
-
 from .applying import APPLY, applied, causes, fields, refused, whole
-from .places import SPECS, Place, raw, refusal, since_worded
+from .places import Place, raw, refusal
 
 CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
 UNTYPED = "failed to create typed patch object (/it; /v1, Kind=ConfigMap)"
 MERGE = "application/merge-patch+json"
-JSON = "application/json-patch+json"
 
 
 @pytest.fixture
@@ -58,25 +55,6 @@ def test_applying_twice_is_no_change(maps: Place) -> None:
     assert applied(maps, "it", "a", data={"k": "1"}, metadata={"labels": {"l": "1"}}) == first
 
 
-def test_an_agreeing_manager_owns_the_field_too_and_has_no_time(maps: Place) -> None:
-    applied(maps, "it", "a", data={"k": "1"})
-    obj = applied(maps, "it", "b", data={"k": "1"})
-    assert fields(obj) == {"a": {"f:data": {"f:k": {}}}, "b": {"f:data": {"f:k": {}}}}
-    assert ["time" in entry for entry in obj["metadata"]["managedFields"]] == [False, True]
-
-
-def test_an_empty_apply_gives_up_all_fields(maps: Place) -> None:
-    applied(maps, "it", "a", data={"k": "1"})
-    obj = applied(maps, "it", "a")
-    assert "data" not in obj
-    assert fields(obj) == {}
-
-
-@pytest.mark.parametrize("data", [None, {}])
-def test_an_empty_map_is_a_field(maps: Place, data: Any) -> None:
-    assert fields(applied(maps, "it", "a", data=data)) == {"a": {"f:data": {}}}
-
-
 def test_fields_that_are_no_longer_applied_go_unless_another_manager_owns_them(maps: Place) -> None:
     applied(maps, "it", "a", data={"mine": "1", "ours": "1"})
     applied(maps, "it", "b", data={"ours": "1", "theirs": "1"})
@@ -88,16 +66,6 @@ def test_fields_of_ordinary_writes_stay(maps: Place) -> None:
     maps.patch("it", {"data": {"j": "1"}})
     obj = applied(maps, "it", "a", data={"n": "1"})
     assert obj["data"] == {"j": "1", "n": "1"}
-
-
-def test_a_dry_run_changes_nothing(maps: Place) -> None:
-    dry = applied(maps, "it", "a", data={"k": "1"}, query={"dryRun": "All"})
-    assert dry["data"] == {"k": "1"}
-    assert "resourceVersion" not in dry["metadata"]
-    assert refusal(maps.api, "GET", maps.path("it"))["code"] == 404
-    before = applied(maps, "it", "a", data={"k": "1"})
-    assert applied(maps, "it", "b", data={"j": "2"}, query={"dryRun": "All"})["data"] == {"k": "1", "j": "2"}
-    assert maps.get("it") == before
 
 
 @pytest.mark.parametrize(
@@ -145,23 +113,6 @@ def test_a_field_of_another_manager_is_a_conflict(maps: Place) -> None:
     assert maps.get("it")["data"] == {"k": "1"}
 
 
-def test_conflicts_with_several_managers(maps: Place) -> None:
-    applied(maps, "it", "a", data={"k": "1"}, metadata={"labels": {"l": "1"}})
-    applied(maps, "it", "b", data={"k": "1"})
-    maps.patch("it", {"data": {"u": "1"}}, query={"fieldManager": "u"})
-    status = refused(maps, "it", "c", data={"k": "2", "u": "2"}, metadata={"labels": {"l": "2"}})
-    assert causes(status) == {
-        ('conflict with "a"', ".data.k"),
-        ('conflict with "a"', ".metadata.labels.l"),
-        ('conflict with "b"', ".data.k"),
-        ('conflict with "u" using v1', ".data.u"),
-    }
-    assert status["message"] == (
-        'Apply failed with 4 conflicts: conflicts with "a":\n- .data.k\n- .metadata.labels.l\n'
-        'conflicts with "b":\n- .data.k\nconflicts with "u" using v1:\n- .data.u'
-    )
-
-
 def test_force_takes_the_fields_of_others(maps: Place) -> None:
     applied(maps, "it", "a", data={"k": "1", "mine": "1"})
     applied(maps, "it", "b", data={"k": "1"})
@@ -170,23 +121,11 @@ def test_force_takes_the_fields_of_others(maps: Place) -> None:
     assert fields(obj) == {"a": {"f:data": {"f:mine": {}}}, "c": {"f:data": {"f:k": {}}}}
 
 
-@pytest.mark.parametrize("value", ["false", "0"])
-def test_force_can_be_false(maps: Place, value: str) -> None:
-    applied(maps, "it", "a", data={"k": "1"})
-    assert refused(maps, "it", "b", data={"k": "2"}, query={"force": value})["code"] == 409
-
-
 def test_an_ordinary_write_takes_fields_without_a_conflict(maps: Place) -> None:
     applied(maps, "it", "a", data={"k": "1", "j": "1"})
     obj = maps.patch("it", {"data": {"k": "2"}}, query={"fieldManager": "b"})
     assert fields(obj) == {"a": {"f:data": {"f:j": {}}}, "b*": {"f:data": {"f:k": {}}}}
     assert causes(refused(maps, "it", "a", data={"k": "1"})) == {('conflict with "b" using v1', ".data.k")}
-
-
-def test_the_applier_and_the_updater_of_one_name_are_two_managers(maps: Place) -> None:
-    applied(maps, "it", "a", data={"k": "1"})
-    maps.patch("it", {"data": {"k": "2"}}, query={"fieldManager": "a"})
-    assert causes(refused(maps, "it", "a", data={"k": "1"})) == {('conflict with "a" using v1', ".data.k")}
 
 
 # ---- Managers of ordinary writes.
@@ -256,12 +195,6 @@ def test_the_manager_is_the_first_part_of_the_user_agent(maps: Place, agent: str
     assert fields(json.loads(response.data))[f"{manager}*"] == {"f:data": {"f:j": {}}}
 
 
-def test_an_ordinary_write_without_a_change_changes_no_manager(maps: Place) -> None:
-    before = applied(maps, "it", "a", data={"k": "1"})
-    assert maps.patch("it", {"data": {"k": "1"}}, query={"fieldManager": "b"}) == before
-    assert maps.replace("it", {"metadata": {"name": "it"}, "data": {"k": "1"}}) == before
-
-
 def test_removed_fields_have_no_manager(maps: Place) -> None:
     applied(maps, "it", "a", data={"k": "1", "j": "1"})
     assert fields(maps.patch("it", {"data": {"k": None}})) == {"a": {"f:data": {"f:j": {}}}}
@@ -288,27 +221,6 @@ def test_managers_can_be_dropped_and_a_later_applier_finds_the_fields_managed(ma
         "c": {"f:data": {"f:j": {}}},
         "before-first-apply*": {"f:data": {".": {}, "f:k": {}}},
     }
-
-
-def test_managers_can_be_written(maps: Place) -> None:
-    obj = applied(maps, "it", "a", data={"k": "1"})
-    entries = [{**entry, "manager": "b"} for entry in obj["metadata"]["managedFields"]]
-    steps = [{"op": "replace", "path": "/metadata/managedFields", "value": entries}]
-    assert fields(maps.patch("it", steps, content_type=JSON)) == {"b": {"f:data": {"f:k": {}}}}
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        None,
-        [{"manager": "b", "operation": "Guess"}],
-        [{"manager": "b", "operation": "Apply", "apiVersion": "v1"}],
-        [{"manager": "b", "operation": "Apply", "fieldsType": "FieldsV1"}],
-    ],
-)
-def test_invalid_managers_are_ignored(maps: Place, sent: Any) -> None:
-    applied(maps, "it", "a", data={"k": "1"})
-    assert fields(maps.patch("it", {"metadata": {"managedFields": sent}})) == {"a": {"f:data": {"f:k": {}}}}
 
 
 # ---- The annotation of kubectl.
@@ -385,17 +297,6 @@ def test_containers_are_merged_by_name(place: Place) -> None:
     assert [(item["name"], item["image"], len(item["env"])) for item in found] == [("a", "i", 1)]
 
 
-def test_the_ports_of_services_have_two_keys(place: Place) -> None:
-    services = place.of("services")
-    spec = {"ports": [{"port": 80, "name": "a"}, {"port": 80, "protocol": "UDP", "name": "b"}]}
-    obj = applied(services, "it", "a", spec={**spec, "selector": {"a": "b"}})
-    assert set(fields(obj)["a"]["f:spec"]["f:ports"]) == {
-        'k:{"port":80,"protocol":"TCP"}',
-        'k:{"port":80,"protocol":"UDP"}',
-    }
-    assert fields(obj)["a"]["f:spec"]["f:selector"] == {}
-
-
 def test_finalizers_are_a_set(maps: Place) -> None:
     applied(maps, "it", "a", metadata={"finalizers": ["example.com/a", "example.com/b"]})
     obj = applied(maps, "it", "b", metadata={"finalizers": ["example.com/c", "example.com/b"]})
@@ -426,14 +327,6 @@ def test_invalid_options(maps: Place, query: Any, reason: str, field: str) -> No
     assert [(cause["reason"], cause["field"]) for cause in status["details"]["causes"]] == [(reason, field)]
 
 
-@pytest.mark.parametrize("value", ["true", "false"])
-def test_force_is_for_apply_only(maps: Place, value: str) -> None:
-    maps.create("it")
-    status = refusal(maps.api, "PATCH", maps.path("it"), body={}, query={"force": value})
-    assert status["code"] == 422
-    assert [cause["field"] for cause in status["details"]["causes"]] == ["force"]
-
-
 @pytest.mark.parametrize(("method", "kind"), [("POST", "CreateOptions"), ("PUT", "UpdateOptions")])
 def test_the_manager_of_any_write_is_checked(maps: Place, method: str, kind: str) -> None:
     maps.create("it")
@@ -447,12 +340,9 @@ def test_the_manager_of_any_write_is_checked(maps: Place, method: str, kind: str
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
-        ({"metadata": {"managedFields": []}}, 400, "metadata.managedFields must be nil"),
         ({"metadata": {"managedFields": [{"manager": "a"}]}}, 400, "metadata.managedFields must be nil"),
         ({"kind": "Secret"}, 400, "invalid object type: /v1, Kind=Secret"),
-        ({"kind": None}, 400, "invalid object type: /v1, Kind="),
         ({"apiVersion": "v2"}, 400, "invalid object type: /v2, Kind=ConfigMap"),
-        ({"apiVersion": ""}, 400, "invalid object type: /, Kind=ConfigMap"),
         (
             {"metadata": {"name": "other"}},
             400,
@@ -473,27 +363,7 @@ def test_the_manager_of_any_write_is_checked(maps: Place, method: str, kind: str
             500,
             f"{UNTYPED}: .dta: field not declared in schema",
         ),
-        (
-            {"metadata": {"lables": {}}},
-            500,
-            f"{UNTYPED}: .metadata.lables: field not declared in schema",
-        ),
         ({"metadata": {"labels": 5}}, 500, f"{UNTYPED}: .metadata.labels: expected map, got &{{5}}"),
-        (
-            {"metadata": {"annotations": True}},
-            500,
-            f"{UNTYPED}: .metadata.annotations: expected map, got &{{true}}",
-        ),
-        (
-            {"metadata": {"finalizers": {"a": 1}}},
-            500,
-            f"{UNTYPED}: .metadata.finalizers: expected list, got &{{map[a:1]}}",
-        ),
-        (
-            {"metadata": {"ownerReferences": "x"}},
-            500,
-            f"{UNTYPED}: .metadata.ownerReferences: expected list, got &{{x}}",
-        ),
         ({"data": ["x"]}, 500, f"{UNTYPED}: .data: expected map, got &{{[x]}}"),
     ],
     ids=str,
@@ -514,117 +384,9 @@ def test_objects_that_cannot_be_applied(maps: Place, change: Any, code: int, mes
     assert maps.get("it")["data"] == {"k": "1"}
 
 
-def test_a_field_that_a_built_in_kind_lacks_cannot_be_applied(place: Place) -> None:
-    spec, _ = SPECS["deployments"]
-    template = {**spec["template"], "spec": {**spec["template"]["spec"], "nodeNam": "n"}}
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "it"},
-        "spec": {**spec, "template": template},
-    }
-    deployments = place.of("deployments")
-    status = refusal(
-        place.api,
-        "PATCH",
-        deployments.path("it"),
-        body=body,
-        content_type=APPLY,
-        query={"fieldManager": "a"},
-    )
-    assert status["code"] == 500
-    assert status["message"].endswith(": .spec.template.spec.nodeNam: field not declared in schema")
-
-
-def test_the_uid_of_another_object(maps: Place) -> None:
-    status = refused(maps, "none", "a", metadata={"uid": "x"})
-    assert (status["code"], status["reason"]) == (409, "Conflict")
-    maps.create("it")
-    status = refused(maps, "it", "a", metadata={"uid": "x"})
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-
-
-def test_a_new_object_needs_a_name(maps: Place) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "it"}}
-    status = refusal(
-        maps.api, "PATCH", maps.path("it"), body=body, content_type=APPLY, query={"fieldManager": "a"}
-    )
-    assert status["code"] == 400
-
-
 @pytest.mark.parametrize("body", [b"{a: [b", b"[1]", b"text", b"", b"a: b: c"])
 def test_bodies_that_are_no_objects(maps: Place, body: bytes) -> None:
     status = refusal(
         maps.api, "PATCH", maps.path("it"), body=body, content_type=APPLY, query={"fieldManager": "a"}
     )
     assert (status["code"], status["reason"]) == (400, "BadRequest")
-
-
-DOUBLED = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: it}\ndata: {a: '1'}\ndata: {b: '1'}\n"
-
-
-@since_worded
-@pytest.mark.parametrize(
-    ("judging", "warning"),
-    [("", '299 - "line 5: key \\"data\\" already set in map"'), ("Ignore", None)],
-)
-def test_of_a_key_that_comes_twice_the_last_counts(maps: Place, judging: str, warning: str | None) -> None:
-    response = raw(
-        maps.api,
-        maps.path("it"),
-        method="PATCH",
-        headers={"Content-Type": APPLY},
-        query={"fieldManager": "a", **({"fieldValidation": judging} if judging else {})},
-        body=DOUBLED,
-    )
-    assert response.headers.get("Warning") == warning
-    assert json.loads(response.data)["data"] == {"b": "1"}
-
-
-def test_strict_validation_refuses_a_key_that_comes_twice(maps: Place) -> None:
-    status = refusal(
-        maps.api,
-        "PATCH",
-        maps.path("it"),
-        body=DOUBLED,
-        content_type=APPLY,
-        query={"fieldManager": "a", "fieldValidation": "Strict"},
-    )
-    assert (status["code"], status["reason"]) == (400, "BadRequest")
-
-
-def test_a_new_object_needs_the_right_to_create(place: Place) -> None:
-    maps = place.of("configmaps")
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    namespace = place.namespace
-    place.api.request(
-        "POST",
-        f"{group}/namespaces/{namespace}/roles",
-        body={"metadata": {"name": "patcher"}, "rules": rules},
-    )
-    place.api.request(
-        "POST",
-        f"{group}/namespaces/{namespace}/rolebindings",
-        body={
-            "metadata": {"name": "patcher"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "patcher"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "patcher"}],
-        },
-    )
-
-    def apply() -> Any:
-        return place.api.request(
-            "PATCH",
-            maps.path("it"),
-            body=whole(maps, "it", data={"k": "1"}),
-            content_type=APPLY,
-            query={"fieldManager": "a"},
-            as_user="patcher",
-        )
-
-    with pytest.raises(ApiError) as caught:
-        apply()
-    assert caught.value.status == 403
-    maps.create("it")
-    assert apply()["data"] == {"k": "1"}

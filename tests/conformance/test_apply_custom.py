@@ -162,26 +162,6 @@ def test_the_conflicts_of_a_custom_resource(widgets: Place) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("live", "sent", "order"),
-    [
-        ("abc", "cb", "acb"),
-        ("abc", "da", "dabc"),
-        ("abc", "ad", "abcd"),
-        ("abcd", "db", "acdb"),
-        ("ab", "xayb", "xayb"),
-        ("abcde", "edcba", "edcba"),
-    ],
-)
-def test_the_order_of_a_merged_list(widgets: Place, live: str, sent: str, order: str) -> None:
-    applied(widgets, "it", "a", spec={"set": list(live), "keyed": [{"id": item} for item in live]})
-    spec = applied(widgets, "it", "b", spec={"set": list(sent), "keyed": [{"id": item} for item in sent]})[
-        "spec"
-    ]
-    assert "".join(spec["set"]) == "".join(item["id"] for item in spec["keyed"])
-    assert "".join(spec["set"]) == order
-
-
 def test_the_fields_of_a_created_custom_resource_have_its_defaults(widgets: Place) -> None:
     body = {
         **whole(widgets, "it"),
@@ -235,22 +215,6 @@ def test_the_status_is_applied_by_its_subresource_only(widgets: Place) -> None:
     assert causes(status) == {('conflict with "s" with subresource "status"', ".status.phase")}
 
 
-def test_the_manager_of_a_patched_status(widgets: Place) -> None:
-    applied(widgets, "it", "a", spec={"color": "red"})
-    obj = widgets.api.request(
-        "PATCH",
-        widgets.path("it") + "/status",
-        body={"status": {"phase": "B"}},
-        query={"fieldManager": "s"},
-    )
-    assert fields(obj)["s*/status"] == {"f:status": {".": {}, "f:phase": {}}}
-
-
-def test_the_status_of_an_absent_object(widgets: Place) -> None:
-    status = refused(widgets, "none", "a", sub="/status", status={})
-    assert (status["code"], status["reason"]) == (404, "NotFound")
-
-
 # ---- Refusals.
 
 
@@ -284,9 +248,3 @@ def test_custom_resources_that_do_not_fit_their_schema(
         500,
         f"failed to create typed patch object ({where}): {why}",
     )
-
-
-def test_a_null_is_no_text(widgets: Place) -> None:
-    status = refused(widgets, "it", "a", spec={"color": None, "map": None})
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-    assert {cause["field"] for cause in status["details"]["causes"]} == {"spec.color", "spec.map"}

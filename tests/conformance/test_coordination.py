@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import Any
 
 import pytest
 
 from tests.apiserver.client import ApiError
 
-from .places import INITIAL, Place, fresh_place, raw, refusal, since_watch_list, take
+from .places import Place, raw, refusal, take
 
-CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
-OTHER = "11111111-1111-4111-8111-111111111111"
 START, LATER = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:10.000000Z"
 both = pytest.mark.parametrize("plural", ["leases", "configmaps"])
 
@@ -37,18 +34,6 @@ def with_metadata(obj: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 @both
-def test_of_two_swaps_of_one_version_the_second_is_a_conflict(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-    read = kind.create("a", **content(plural, "nobody"))
-    swapped = kind.replace("a", {**read, **content(plural, "first")})
-    assert int(swapped["metadata"]["resourceVersion"]) > int(read["metadata"]["resourceVersion"])
-    status = refusal(place.api, "PUT", kind.path("a"), body={**read, **content(plural, "second")})
-    assert (status["code"], status["reason"]) == (409, "Conflict")
-    assert status["message"].endswith(f'"a": {CHANGED}')
-    assert told(kind.get("a")) == "first"
-
-
-@both
 def test_swaps_at_the_same_time_lose_nothing(place: Place, plural: str) -> None:
     kind = place.of(plural)
     kind.create("a", **content(plural, "0"))
@@ -70,56 +55,7 @@ def test_swaps_at_the_same_time_lose_nothing(place: Place, plural: str) -> None:
     assert told(kind.get("a")) == "40"
 
 
-@both
-def test_a_version_of_the_future_is_a_conflict(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-    body = with_metadata(kind.create("a", **content(plural, "x")), resourceVersion="99999999999")
-    assert refusal(place.api, "PUT", kind.path("a"), body=body)["code"] == 409
-
-
-@both
-def test_a_swap_that_changes_nothing_keeps_the_version(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-    read = kind.create("a", **content(plural, "x"))
-    assert kind.replace("a", read)["metadata"]["resourceVersion"] == read["metadata"]["resourceVersion"]
-
-
-@both
-def test_an_object_made_anew_is_not_taken_for_the_old_one(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-    old = kind.create("a", **content(plural, "old"))
-    kind.delete("a")
-    new = kind.create("a", **content(plural, "new"))
-    version = new["metadata"]["resourceVersion"]
-    for body in (old, with_metadata(old, resourceVersion=version)):
-        status = refusal(place.api, "PUT", kind.path("a"), body=body)
-        assert (status["code"], status["reason"]) == (409, "Conflict")
-    assert kind.get("a") == new
-
-
-@both
-def test_two_creations_are_one_and_a_conflict(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-
-    def create(name: str) -> int:
-        body = {"metadata": {"name": "a"}, **content(plural, name)}
-        return int(raw(place.api, kind.path(), method="POST", body=body).status)
-
-    with ThreadPoolExecutor(4) as threads:
-        assert sorted(threads.map(create, "abcd")) == [201, 409, 409, 409]
-
-
 # ---- Swaps of what is not there.
-
-
-def test_a_configmap_that_is_not_there_is_not_created_by_a_swap(place: Place) -> None:
-    maps = place.of("configmaps")
-    read = maps.create("a")
-    maps.delete("a")
-    # Kubernetes 1.33 looks at the uid first.
-    assert refusal(place.api, "PUT", maps.path("a"), body=read)["code"] in (404, 409)
-    for body in (with_metadata(read, uid=None), with_metadata(read, uid=None, resourceVersion=None)):
-        assert refusal(place.api, "PUT", maps.path("a"), body=body)["code"] == 404
 
 
 def test_a_lease_that_is_not_there_is_created_by_a_swap_unless_that_names_its_uid(place: Place) -> None:
@@ -135,68 +71,6 @@ def test_a_lease_that_is_not_there_is_created_by_a_swap_unless_that_names_its_ui
     answer = raw(place.api, leases.path("a"), method="PUT", body=with_metadata(read, uid=None))
     assert answer.status == 201
     assert leases.get("a")["metadata"]["uid"] != read["metadata"]["uid"]
-
-
-def test_a_put_with_an_invalid_version_does_not_create_a_lease(place: Place) -> None:
-    body = {"metadata": {"name": "a", "resourceVersion": "x"}, "spec": {}}
-    status = refusal(place.api, "PUT", place.of("leases").path("a"), body=body)
-    assert (status["code"], status["message"]) == (500, 'strconv.ParseUint: parsing "x": invalid syntax')
-
-
-# ---- Deletions.
-
-
-@both
-@pytest.mark.parametrize("wrong", ["uid", "resourceVersion"])
-def test_a_deletion_with_a_wrong_precondition_is_a_conflict(place: Place, plural: str, wrong: str) -> None:
-    kind = place.of(plural)
-    old = kind.create("a", **content(plural, "x"))
-    kind.replace("a", {**old, **content(plural, "y")})
-    now = kind.get("a")["metadata"]
-    given = {"uid": now["uid"], "resourceVersion": now["resourceVersion"]}
-    stale = {**given, wrong: OTHER if wrong == "uid" else old["metadata"]["resourceVersion"]}
-    status = refusal(place.api, "DELETE", kind.path("a"), body={"preconditions": stale})
-    assert (status["code"], status["reason"]) == (409, "Conflict")
-    kind.delete("a", body={"preconditions": given})
-    assert refusal(place.api, "DELETE", kind.path("a"), body={"preconditions": given})["code"] == 404
-
-
-# ---- Watches.
-
-
-@since_watch_list
-@both
-def test_one_object_is_watched_by_its_name(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-    kind.create("a", "b", **content(plural, "x"))
-    selector = {"fieldSelector": "metadata.name=b"}
-    with fresh_place(place.api) as other, kind.watch(**selector, **INITIAL) as watch:
-        first, end = take(watch, 2)
-        assert (first["type"], first["object"]["metadata"]["name"], end["type"]) == ("ADDED", "b", "BOOKMARK")
-        other.of(plural).create("b", **content(plural, "other"))
-        kind.replace("a", {**kind.get("a"), **content(plural, "y")})
-        swapped = kind.replace("b", {**kind.get("b"), **content(plural, "y")})
-        kind.delete("b")
-        kind.create("b", **content(plural, "z"))
-        # A bookmark may come at any time.
-        events = list(islice((event for event in watch if event["type"] != "BOOKMARK"), 3))
-    assert [event["type"] for event in events] == ["MODIFIED", "DELETED", "ADDED"]
-    assert events[0]["object"] == swapped
-    assert told(events[2]["object"]) == "z"
-
-
-@both
-def test_a_list_by_name_and_a_watch_from_its_version_miss_nothing(place: Place, plural: str) -> None:
-    kind = place.of(plural)
-    selector = {"fieldSelector": "metadata.name=a"}
-    listed = kind.listed(**selector)
-    assert listed["items"] == []
-    kind.create("b", **content(plural, "x"))
-    made = kind.create("a", **content(plural, "x"))
-    version = listed["metadata"]["resourceVersion"]
-    with kind.watch(resourceVersion=version, **selector) as watch:
-        [event] = take(watch, 1)
-    assert event == {"type": "ADDED", "object": made}
 
 
 # ---- The fields of a Lease.

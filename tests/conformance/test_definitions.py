@@ -177,11 +177,6 @@ def test_a_custom_resource_can_be_discovered(place: Place, shared: Sharing) -> N
     }
 
 
-def test_without_a_status_there_is_no_such_subresource(things: Place) -> None:
-    things.create("a")
-    assert refusal(things.api, "PATCH", things.path("a/status"), body={"status": {}})["code"] == 404
-
-
 def test_a_resource_of_the_cluster_is_in_no_namespace(place: Place) -> None:
     group = fresh_group()
     place.api.create_crd(group, "v1", "Star", "stars", namespaced=False)
@@ -196,30 +191,6 @@ def test_a_resource_of_the_cluster_is_in_no_namespace(place: Place) -> None:
 
 
 # ---- Objects.
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"a": 1, "b": [1, "2", None, True, 1.5]},
-        "text",
-        5,
-        1.5,
-        True,
-        [],
-        {},
-        {"deep": {"deeper": {"deepest": [[]]}}},
-        -1,
-        2**53,
-        "ünïcode",
-    ],
-    ids=str,
-)
-def test_the_contents_of_an_object_survive(things: Place, value: Any) -> None:
-    things.create("a", content=value)
-    for shown in (things.get("a"), things.listed()["items"][0]):
-        assert shown["content"] == value
-        assert type(shown["content"]) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -261,77 +232,11 @@ def test_an_object_must_name_kind_and_version(
         assert status["message"] == message.replace("GROUP", group_of(things))
 
 
-def test_errors_name_the_resource_with_its_group(things: Place) -> None:
-    group = group_of(things)
-    assert refusal(things.api, "GET", things.path("none"))["message"] == f'things.{group} "none" not found'
-    things.create("a")
-    status = refusal(things.api, "POST", things.path(), body={**things.typed(), "metadata": {"name": "a"}})
-    assert (status["message"], status["details"]) == (
-        f'things.{group} "a" already exists',
-        {"name": "a", "group": group, "kind": "things"},
-    )
-
-
 @pytest.mark.parametrize("content_type", ["application/strategic-merge-patch+json"])
 def test_custom_resources_know_no_strategic_patch(things: Place, content_type: str) -> None:
     things.create("a")
     status = refusal(things.api, "PATCH", things.path("a"), body={}, content_type=content_type)
     assert (status["code"], status["reason"]) == (415, "UnsupportedMediaType")
-
-
-@pytest.mark.parametrize(
-    ("patch", "content_type", "spec"),
-    [
-        ({"spec": {"b": 2}}, None, {"a": {"x": 1}, "b": 2, "list": [1, 2]}),
-        ({"spec": {"a": None}}, None, {"list": [1, 2]}),
-        ({"spec": {"list": [3]}}, None, {"a": {"x": 1}, "list": [3]}),
-        ({"spec": {"a": {"y": 2}}}, None, {"a": {"x": 1, "y": 2}, "list": [1, 2]}),
-        ({"spec": None}, None, None),
-        ({"spec": {"a": 5}}, None, {"a": 5, "list": [1, 2]}),
-        (
-            [{"op": "add", "path": "/spec/list/-", "value": 3}],
-            "application/json-patch+json",
-            {"a": {"x": 1}, "list": [1, 2, 3]},
-        ),
-        (
-            [{"op": "add", "path": "/spec/list/0", "value": 0}],
-            "application/json-patch+json",
-            {"a": {"x": 1}, "list": [0, 1, 2]},
-        ),
-        (
-            [{"op": "remove", "path": "/spec/list/1"}],
-            "application/json-patch+json",
-            {"a": {"x": 1}, "list": [1]},
-        ),
-        (
-            [{"op": "replace", "path": "/spec/a/x", "value": {"y": None}}],
-            "application/json-patch+json",
-            {"a": {"x": {"y": None}}, "list": [1, 2]},
-        ),
-        (
-            [{"op": "test", "path": "/spec/list", "value": [1, 2]}, {"op": "remove", "path": "/spec"}],
-            "application/json-patch+json",
-            None,
-        ),
-    ],
-    ids=str,
-)
-def test_patches_of_nested_objects_and_lists(
-    things: Place, patch: Any, content_type: str | None, spec: Any
-) -> None:
-    things.create("a", spec={"a": {"x": 1}, "list": [1, 2]})
-    assert things.patch("a", patch, content_type=content_type).get("spec") == spec
-    assert things.get("a").get("spec") == spec
-
-
-def test_without_a_status_subresource_all_but_metadata_counts_the_generation_up(things: Place) -> None:
-    assert things.create("a", spec={}, status={})["metadata"]["generation"] == 1
-    things.label("a", x="1")
-    things.patch("a", {"metadata": {"annotations": {"x": "1"}}})
-    assert things.get("a")["metadata"]["generation"] == 1
-    assert things.patch("a", {"status": {"x": 1}})["metadata"]["generation"] == 2
-    assert things.patch("a", {"spec": {"x": 1}})["metadata"]["generation"] == 3
-    assert things.patch("a", {"other": {"x": 1}})["metadata"]["generation"] == 4
 
 
 @pytest.fixture
@@ -361,15 +266,6 @@ def test_with_a_status_subresource_the_status_is_written_through_it_alone(with_s
     assert things.get("a/status")["status"] == {"y": 1}
 
 
-def test_a_replaced_status_leaves_the_spec(with_status: Place) -> None:
-    things = with_status
-    made = things.create("a", spec={"x": 1})
-    changed = things.api.request(
-        "PUT", things.path("a/status"), body={**made, "spec": {"x": 9}, "status": {"y": 1}}
-    )
-    assert (changed["spec"], changed["status"]) == ({"x": 1}, {"y": 1})
-
-
 # ---- Schemas.
 
 
@@ -397,10 +293,6 @@ def test_fields_unknown_to_the_schema_are_dropped_and_defaults_are_filled_in(
 ) -> None:
     assert strict.create("a", spec=spec)["spec"] == kept
     assert strict.get("a")["spec"] == kept
-
-
-def test_no_default_comes_where_the_parent_is_absent(strict: Place) -> None:
-    assert "spec" not in strict.create("a")
 
 
 @pytest.mark.parametrize(
@@ -474,19 +366,6 @@ def test_custom_resources_are_selected_by_the_fields_of_their_definition(
     assert walls.names(fieldSelector=selector) == names.split()
 
 
-@pytest.mark.parametrize(
-    "label", ["spec.other", ".spec.color", "spec", "status", "metadata.uid", "spec.none", "color"]
-)
-def test_by_other_fields_they_are_not_selected(walls: Place, label: str) -> None:
-    for query in ({"fieldSelector": f"{label}=x"}, {"fieldSelector": f"{label}=x", "watch": True}):
-        status = refusal(walls.api, "GET", walls.path(), query=query)
-        assert (status["code"], status["reason"], status["message"]) == (
-            400,
-            "BadRequest",
-            f"field label not supported: {label}",
-        )
-
-
 def test_fields_of_custom_resources_have_edges(walls: Place) -> None:
     start = walls.version_of("red")
     with walls.watch(fieldSelector="spec.color=red", resourceVersion=start, labelSelector="!done") as watch:
@@ -495,15 +374,6 @@ def test_fields_of_custom_resources_have_edges(walls: Place) -> None:
         events = [event for event in take(watch, 3) if event["object"]["metadata"]["name"] != "wet"]
     assert short(events) == [("DELETED", "red", left), ("ADDED", "blue", entered)]
     assert events[0]["object"]["spec"]["color"] == "red"
-
-
-def test_a_status_can_be_selected_by(walls: Place) -> None:
-    with walls.watch(fieldSelector="status.phase=Ready", resourceVersion=walls.version) as watch:
-        walls.api.request("PATCH", walls.path("red/status"), body={"status": {"phase": "Ready"}})
-        assert [(event["type"], event["object"]["metadata"]["name"]) for event in take(watch, 1)] == [
-            ("ADDED", "red")
-        ]
-    assert walls.names(fieldSelector="status.phase=Ready") == ["red"]
 
 
 # ---- Versions.

@@ -27,13 +27,6 @@ def test_a_delete_removes_the_object_and_answers_with_a_status(place: Place) -> 
     assert refusal(place.api, "GET", place.path("a"))["code"] == 404
 
 
-def test_of_a_group_the_status_tells_the_group(place: Place) -> None:
-    leases = place.of("leases")
-    leases.create("a", spec={})
-    details = leases.delete("a")["details"]
-    assert (details["group"], details["kind"]) == ("coordination.k8s.io", "leases")
-
-
 @pytest.mark.parametrize(
     "plural", ["services", "serviceaccounts", "podtemplates", "secrets", "configmaps", "leases", "roles"]
 )
@@ -186,33 +179,6 @@ def test_dependents_of_a_job_are_orphaned_by_default(
     jobs.patch("a", {"metadata": {"finalizers": None}})
 
 
-@pytest.mark.needs("no controllers")
-@pytest.mark.parametrize(
-    ("policy", "after"),
-    [("Background", None), ("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])],
-)
-def test_a_job_is_deleted_by_the_policy_of_the_request(
-    place: Place, policy: str, after: list[str] | None
-) -> None:
-    jobs = place.of("jobs")
-    jobs.create("a", spec=SPECS["jobs"][0])
-    answer = jobs.delete("a", body={"propagationPolicy": policy})
-    if after is None:
-        assert (answer["kind"], jobs.names()) == ("Status", [])
-    else:
-        assert answer["metadata"]["finalizers"] == jobs.get("a")["metadata"]["finalizers"] == after
-        jobs.patch("a", {"metadata": {"finalizers": None}})
-        assert jobs.names() == []
-
-
-@pytest.mark.parametrize("policy", ["Orphan", "Foreground"])
-def test_events_have_no_dependents(place: Place, policy: str) -> None:
-    events = place.of("events")
-    events.create("a", metadata={"finalizers": ["orphan"]}, involvedObject={"namespace": place.namespace})
-    events.delete("a", body={"propagationPolicy": policy})
-    assert "a" not in events.names()
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -227,26 +193,6 @@ def test_policies_without_sense_are_invalid(place: Place, options: dict[str, Any
     status = refusal(place.api, "DELETE", place.path("a"), body=options)
     assert (status["code"], status["reason"]) == (422, "Invalid")
     assert place.names() == ["a"]
-
-
-def test_options_of_the_body_replace_those_of_the_query(place: Place) -> None:
-    place.create("a")
-    place.delete("a", query={"dryRun": "All", "propagationPolicy": "Orphan"}, body={"dryRun": []})
-    assert place.names() == []
-
-
-@pytest.mark.parametrize("key", ["uid", "resourceVersion"])
-def test_an_empty_precondition_never_holds(place: Place, key: str) -> None:
-    place.create("a")
-    status = refusal(place.api, "DELETE", place.path("a"), body={"preconditions": {key: ""}})
-    assert (status["code"], place.names()) == (409, ["a"])
-
-
-def test_all_faults_of_the_options_are_reported(place: Place) -> None:
-    place.create("a")
-    body = {"propagationPolicy": "Orphan", "orphanDependents": True, "dryRun": ["x"]}
-    causes = refusal(place.api, "DELETE", place.path("a"), body=body)["details"]["causes"]
-    assert [cause["field"] for cause in causes] == ["propagationPolicy", "dryRun"]
 
 
 # ---- Finalizers.
@@ -298,25 +244,6 @@ def test_without_finalizers_it_goes(held: Place, how: str) -> None:
     assert held.names() == []
 
 
-def test_deleting_again_changes_nothing(held: Place) -> None:
-    before = held.get("a")
-    held.delete("a")
-    assert held.get("a") == before
-
-
-def test_an_object_in_deletion_can_still_be_changed(held: Place) -> None:
-    assert held.patch("a", {"metadata": {"annotations": {"x": "y"}}})["metadata"]["annotations"] == {"x": "y"}
-
-
-def test_one_of_two_finalizers_still_holds(place: Place) -> None:
-    place.create("a", metadata={"finalizers": [FINALIZER, "example.com/g"]})
-    place.delete("a")
-    place.patch("a", {"metadata": {"finalizers": ["example.com/g"]}})
-    assert place.get("a")["metadata"]["finalizers"] == ["example.com/g"]
-    place.patch("a", {"metadata": {"finalizers": None}})
-    assert place.names() == []
-
-
 def test_an_object_in_deletion_takes_no_more_finalizers(held: Place) -> None:
     status = refusal(
         held.api, "PATCH", held.path("a"), body={"metadata": {"finalizers": [FINALIZER, "example.com/g"]}}
@@ -326,24 +253,6 @@ def test_an_object_in_deletion_takes_no_more_finalizers(held: Place) -> None:
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found"
         ' new finalizers []string{"example.com/g"}' in status["message"]
     )
-
-
-@pytest.mark.parametrize("change", [{"deletionTimestamp": None}, {"deletionGracePeriodSeconds": None}])
-def test_a_deletion_cannot_be_undone(held: Place, change: dict[str, None]) -> None:
-    before = held.get("a")["metadata"]
-    held.patch("a", {"metadata": change})
-    after = held.get("a")["metadata"]
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        assert after[key] == before[key]
-
-
-@pytest.mark.parametrize("value", ["2001-01-01T00:00:00Z"])
-def test_nobody_else_marks_a_deletion(place: Place, value: str) -> None:
-    place.create("a")
-    status = refusal(place.api, "PATCH", place.path("a"), body={"metadata": {"deletionTimestamp": value}})
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-    assert "metadata.deletionTimestamp: Invalid value" in status["message"]
-    assert "field is immutable" in status["message"]
 
 
 def test_the_name_is_taken_until_it_is_gone(held: Place) -> None:
@@ -407,14 +316,6 @@ def test_each_deletion_is_an_event_with_a_version_of_its_own(place: Place) -> No
     assert versions == sorted(set(versions))
 
 
-def test_of_a_collection_finalizers_hold_some(place: Place) -> None:
-    place.create("a", metadata={"finalizers": [FINALIZER]})
-    place.create("b")
-    place.api.request("DELETE", place.path())
-    assert place.names() == ["a"]
-    place.patch("a", {"metadata": {"finalizers": None}})
-
-
 @pytest.mark.needs("all namespaces")
 @pytest.mark.parametrize("path", ["/api/v1/secrets", "/api/v1/namespaces"])
 def test_nobody_deletes_a_kind_in_all_namespaces(api: Cluster, path: str) -> None:
@@ -450,24 +351,3 @@ def test_the_first_namespaces_stay(api: Cluster, name: str) -> None:
     status = refusal(api, "DELETE", f"/api/v1/namespaces/{name}")
     assert (status["code"], status["reason"]) == (403, "Forbidden")
     assert status["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
-
-
-@pytest.mark.needs("no controllers")
-@pytest.mark.parametrize(
-    ("policy", "finalizer"), [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")]
-)
-def test_a_policy_of_a_namespace_is_a_finalizer(place: Place, policy: str, finalizer: str) -> None:
-    path = f"/api/v1/namespaces/{place.namespace}"
-    answer = place.api.request("DELETE", path, body={"propagationPolicy": policy})
-    assert answer["metadata"]["finalizers"] == [finalizer]
-    place.api.request("PATCH", path, body={"metadata": {"finalizers": None}})
-
-
-def test_preconditions_of_a_namespace_are_worded_otherwise(place: Place) -> None:
-    path = f"/api/v1/namespaces/{place.namespace}"
-    uid = place.api.request("GET", path)["metadata"]["uid"]
-    status = refusal(place.api, "DELETE", path, body={"preconditions": {"uid": "x"}})
-    assert status["message"] == (
-        f'Operation cannot be fulfilled on namespaces "{place.namespace}": Precondition failed: '
-        f"UID in precondition: x, UID in object meta: {uid}"
-    )

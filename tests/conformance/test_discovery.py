@@ -7,7 +7,7 @@ import pytest
 from kopf_selectcache.testing.api import builtin
 from tests.apiserver.cluster import Cluster
 
-from .places import raw, refusal
+from .places import raw
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 SERVED = builtin.BUILT_IN
@@ -20,11 +20,6 @@ ids = [f"{served.plural}.{served.group}" for served in SERVED]
 def listed(api: Cluster, group: str, version: str) -> dict[str, Any]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     return {resource["name"]: resource for resource in api.request("GET", path)["resources"]}
-
-
-def test_the_core_has_one_version(api: Cluster) -> None:
-    answer = api.request("GET", "/api")
-    assert (answer["kind"], answer["versions"]) == ("APIVersions", ["v1"])
 
 
 def test_all_groups_are_listed_with_their_versions(api: Cluster) -> None:
@@ -109,23 +104,10 @@ def test_one_question_tells_it_all(api: Cluster, path: str, groups: list[str]) -
             )
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/apis/nonsense.example.com", "/apis/nonsense.example.com/v1", "/apis/apps/v9", "/api/v9", "/nonsense"],
-)
-def test_a_missing_path_is_not_found(api: Cluster, path: str) -> None:
-    assert refusal(api, "GET", path)["code"] == 404
-
-
 def test_the_version_says_which_kubernetes_it_is(api: Cluster) -> None:
     version = api.request("GET", "/version")
     assert (version["major"], version["gitVersion"][:3]) == ("1", "v1.")
     assert version["minor"].rstrip("+").isdecimal()
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-def test_it_is_well(api: Cluster, path: str) -> None:
-    assert api.request("GET", path) == "ok"
 
 
 @pytest.mark.parametrize("path", ["/version", "/healthz", "/livez", "/readyz"])
@@ -138,11 +120,3 @@ def test_version_and_health_need_no_token(api: Cluster, path: str) -> None:
 )
 def test_all_other_paths_require_a_token(api: Cluster, path: str) -> None:
     assert raw(api, path, headers={"Authorization": ""}).status in (401, 403)
-
-
-def test_schemas_are_served_by_group(api: Cluster) -> None:
-    paths = raw(api, "/openapi/v3", headers={"Accept": "application/json"}).json()["paths"]
-    assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= paths.keys()
-    answer = raw(api, paths["api/v1"]["serverRelativeURL"], headers={"Accept": "application/json"})
-    assert answer.status == 200
-    assert "/api/v1/namespaces/{namespace}/secrets/{name}" in answer.json()["paths"]

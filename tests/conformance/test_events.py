@@ -115,14 +115,6 @@ def test_an_event_of_one_api_is_continued_in_the_other(place: Place) -> None:
     assert ("series" in shown, shown["count"]) == (False, 3)
 
 
-def test_an_empty_patch_returns_the_event_as_it_is(place: Place) -> None:
-    for root, body in ((CORE, core(place)), (GROUP, group(place, metadata={"name": "a.2"}))):
-        made = create(place, root, body)
-        name = made["metadata"]["name"]
-        same = place.api.request("PATCH", path(place, root, name), body={}, content_type=MERGE)
-        assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-
-
 @pytest.mark.parametrize(
     ("change", "fields"),
     [
@@ -149,41 +141,6 @@ def test_an_empty_patch_returns_the_event_as_it_is(place: Place) -> None:
 )
 def test_a_new_event_of_the_group_is_checked(place: Place, change: dict[str, Any], fields: list[str]) -> None:
     assert refused(place, GROUP, group(place, **change)) == (422, fields)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"type": "Error"},
-        {"type": ""},
-        {"reason": ""},
-        {"reason": "x" * 2000},
-        {"message": "x" * 2000},
-        {"reportingComponent": "web apps"},
-        {"series": {"count": 1, "lastObservedTime": LAST_MICRO}},
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_the_core_api_accepts_events_that_the_group_refuses(place: Place, change: dict[str, Any]) -> None:
-    create(place, CORE, core(place, **change))
-
-
-@pytest.mark.parametrize(
-    ("change", "fields"),
-    [
-        ({"reportingComponent": ""}, ["reportingComponent"] * 3),
-        ({"reportingInstance": ""}, ["reportingInstance"]),
-        ({"action": ""}, ["action"]),
-        ({"reason": ""}, ["reason"]),
-        ({"message": "x" * 1025}, ["message"]),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_the_core_api_checks_an_event_with_an_event_time(
-    place: Place, change: dict[str, Any], fields: list[str]
-) -> None:
-    body = core(place, **{"eventTime": FIRST_MICRO, "action": "Deploy", **change})
-    assert refused(place, CORE, body) == (422, fields)
 
 
 @pytest.mark.parametrize(

@@ -105,25 +105,6 @@ def test_a_table_of_a_list(two: Place) -> None:
     assert int(table["metadata"]["resourceVersion"]) > 0
 
 
-@pytest.mark.parametrize(
-    ("included", "kind"),
-    [
-        ("", "PartialObjectMetadata"),
-        ("Metadata", "PartialObjectMetadata"),
-        ("Object", "Secret"),
-        ("None", None),
-    ],
-)
-def test_table_rows_include_the_requested_object(two: Place, included: str, kind: str | None) -> None:
-    row = two.listed(accept=TABLE, **({"includeObject": included} if included else {}))["rows"][0]
-    assert ((row.get("object") or {}).get("kind")) == kind
-
-
-def test_a_table_of_one_object(two: Place) -> None:
-    table = two.get("a", accept=TABLE)
-    assert [row["cells"][0] for row in table["rows"]] == ["a"]
-
-
 COLUMNS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "configmaps": ({"data": {"a": "b"}}, ["Name", "Data", "Age"]),
     "serviceaccounts": ({}, ["Name", "Age"]),
@@ -249,11 +230,6 @@ def test_an_unsupported_media_type_is_not_acceptable(two: Place, accept: str) ->
         assert (answer.status, answer.json()["reason"]) == (406, "NotAcceptable")
 
 
-def test_metadata_of_one_are_no_form_of_a_list(two: Place) -> None:
-    answer = raw(two.api, two.path(), headers={"Accept": METADATA})
-    assert (answer.status, answer.json()["reason"]) == (406, "NotAcceptable")
-
-
 def test_a_problem_is_answered_as_a_status_in_any_form(two: Place) -> None:
     for accept in (METADATA, METADATA_LIST, TABLE):
         answer = raw(two.api, two.path("none"), headers={"Accept": accept})
@@ -276,19 +252,6 @@ def test_a_large_answer_is_compressed_for_clients_that_accept_it(large: Place) -
     assert answer.headers["Content-Encoding"] == "gzip"
     assert len(answer.data) < 100_000
     assert names_of(json.loads(gzip.decompress(answer.data))) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("encoding", ["", "identity", "deflate", "br"])
-def test_nobody_else_gets_a_compressed_answer(large: Place, encoding: str) -> None:
-    answer = raw(large.api, large.path(), headers={"Accept-Encoding": encoding})
-    assert "Content-Encoding" not in answer.headers
-    assert names_of(answer.json()) == ["a", "b", "c"]
-
-
-def test_a_small_answer_is_not_compressed(place: Place) -> None:
-    answer = raw(place.api, place.path(), headers={"Accept-Encoding": "gzip"})
-    assert "Content-Encoding" not in answer.headers
-    assert answer.json()["items"] == []
 
 
 def test_a_watch_is_not_compressed(large: Place) -> None:

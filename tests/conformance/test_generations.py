@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .places import POD, SPECS, Place, refusal
+from .places import POD, SPECS, Place
 
 WITH_GENERATION = sorted(SPECS.keys() - {"services", "leases"})
 WITH_STATUS: dict[str, dict[str, Any]] = {
@@ -94,9 +94,3 @@ def test_a_replaced_status_is_the_whole_status(place: Place) -> None:
     )
     assert now["status"]["phase"] == "Failed"
     assert "podIP" not in now["status"]
-
-
-def test_a_kind_without_status_has_no_such_subresource(place: Place) -> None:
-    place.create("a")
-    status = refusal(place.api, "PATCH", place.path("a/status"), body={})
-    assert (status["code"], status["message"]) == (404, "the server could not find the requested resource")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .places import Place, raw, refusal, short, take
+from .places import Place, raw, refusal
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -91,19 +91,6 @@ def test_a_patch_on_an_older_version_is_a_conflict(maps: Place) -> None:
     )
 
 
-def test_a_patch_on_the_newest_version_is_applied(maps: Place) -> None:
-    patched = maps.patch("it", {"metadata": {"resourceVersion": maps.version_of("it")}, "data": {"a": "9"}})
-    assert patched["data"]["a"] == "9"
-
-
-def test_a_patch_is_one_event_with_its_version(maps: Place) -> None:
-    start = maps.version_of("it")
-    with maps.watch(resourceVersion=start) as watch:
-        version = maps.patch("it", {"data": {"a": "9"}})["metadata"]["resourceVersion"]
-        later = maps.label("it", x="1")
-        assert short(take(watch, 2)) == [("MODIFIED", "it", version), ("MODIFIED", "it", later)]
-
-
 @pytest.mark.parametrize(
     ("patch", "message"),
     [
@@ -165,16 +152,6 @@ def test_an_invalid_patch_is_refused(maps: Place, content_type: str, body: bytes
     assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/json-patch"])
-def test_another_type_of_patch_is_not_known(maps: Place, content_type: str) -> None:
-    answer = raw(
-        maps.api, maps.path("it"), method="PATCH", headers={"Content-Type": content_type}, body=b"{}"
-    )
-    status = answer.json()
-    assert (answer.status, status["reason"]) == (415, "UnsupportedMediaType")
-    assert status["message"] == "415: Unsupported Media Type"
-
-
 # ---- JSON patches.
 
 
@@ -232,17 +209,6 @@ def test_a_json_patch_that_does_not_apply_changes_nothing(maps: Place, patch: An
     assert maps.get("it") == before
 
 
-def test_a_failed_test_does_not_say_which(maps: Place) -> None:
-    status = refusal(
-        maps.api,
-        "PATCH",
-        maps.path("it"),
-        content_type=JSON,
-        body=[{"op": "test", "path": "/data/a", "value": "9"}],
-    )
-    assert status["message"] == "the server rejected our request due to an error in our request"
-
-
 @pytest.mark.parametrize("given", ["same", "older"])
 def test_a_test_of_the_version_guards_a_change(maps: Place, given: str) -> None:
     """By that, Kopf takes care that its finalizers do not overwrite those of others."""
@@ -284,21 +250,6 @@ def test_a_strategic_patch_finds_containers_by_name(pods: Place) -> None:
 
 
 @pytest.mark.needs("pods that nobody schedules")
-def test_a_merge_patch_replaces_lists(pods: Place) -> None:
-    containers = [{**container, "image": "c"} for container in pods.get("it")["spec"]["containers"]]
-    assert images(pods.patch("it", {"spec": {"containers": containers}})) == {"one": "c", "two": "c"}
-
-
-@pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize("path", ["/spec/containers/1/image"])
-def test_a_json_patch_finds_items_by_number(pods: Place, path: str) -> None:
-    assert images(pods.patch("it", [{"op": "replace", "path": path, "value": "c"}], content_type=JSON)) == {
-        "one": "a",
-        "two": "c",
-    }
-
-
-@pytest.mark.needs("pods that nobody schedules")
 def test_conditions_of_a_status_are_patched_by_their_type(pods: Place) -> None:
     status = pods.path("it/status")
     for condition in (
@@ -317,38 +268,11 @@ def test_conditions_of_a_status_are_patched_by_their_type(pods: Place) -> None:
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize(
-    ("patch", "labels"),
-    [
-        ({"$patch": "replace", "c": "3"}, {"c": "3"}),
-        ({"$retainKeys": ["a", "c"], "c": "3"}, {"a": "1", "c": "3"}),
-    ],
-    ids=str,
-)
-def test_a_strategic_patch_can_replace_a_part(maps: Place, patch: Any, labels: dict[str, str]) -> None:
-    assert (
-        maps.patch("it", {"metadata": {"labels": patch}}, content_type=STRATEGIC)["metadata"]["labels"]
-        == labels
-    )
-
-
-@pytest.mark.needs("pods that nobody schedules")
 def test_an_item_can_be_taken_out_by_a_strategic_patch(maps: Place) -> None:
     maps.patch("it", {"metadata": {"finalizers": ["example.com/a", "example.com/b"]}})
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}}
     assert maps.patch("it", patch, content_type=STRATEGIC)["metadata"]["finalizers"] == ["example.com/b"]
     maps.patch("it", {"metadata": {"finalizers": None}})
-
-
-@pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize(
-    "patch",
-    [{"spec": {"nodeName": "n"}}, {"spec": {"restartPolicy": "Never"}}, {"spec": {"containers": []}}],
-    ids=str,
-)
-def test_a_fixed_field_of_a_pod_cannot_be_patched(pods: Place, patch: Any) -> None:
-    status = refusal(pods.api, "PATCH", pods.path("it"), body=patch)
-    assert (status["code"], status["reason"]) == (422, "Invalid")
 
 
 def test_a_status_is_patched_through_its_subresource(place: Place) -> None:

@@ -46,7 +46,7 @@ def of(start: str, end: str, field: str = UID) -> str:
     return f"shardRange({field}, '{start}', '{end}')"
 
 
-LOWER, UPPER, WHOLE = of(FIRST, HALF), of(HALF, END), of(FIRST, END)
+LOWER, UPPER = of(FIRST, HALF), of(HALF, END)
 
 
 def hashed(text: str) -> int:
@@ -138,13 +138,6 @@ def test_objects_are_divided_by_their_namespaces_as_well(stocked: Place) -> None
     assert stocked.names(shardSelector=others) == []
 
 
-def test_cluster_scoped_objects_have_the_namespace_of_an_empty_text(sharded: Cluster) -> None:
-    at = hashed("")
-    asked = {"shardSelector": of(bound(at), bound(at + 1), NAMESPACE)}
-    listed = sharded.request("GET", "/api/v1/namespaces", query=asked)
-    assert names_of(listed) == names_of(sharded.request("GET", "/api/v1/namespaces"))
-
-
 def test_all_selectors_must_hold(stocked: Place) -> None:
     lower, third = selected(stocked), stocked.names(labelSelector="third=1")
     both = stocked.names(shardSelector=LOWER, labelSelector="third=1")
@@ -159,12 +152,6 @@ def test_each_version_of_a_list_is_divided(stocked: Place, match: str) -> None:
     version = "0" if match == "0" else stocked.version if match else ""
     how = {"resourceVersionMatch": match} if match not in ("", "0") else {}
     assert stocked.names(shardSelector=LOWER, resourceVersion=version, **how) == selected(stocked)
-
-
-def test_the_version_of_a_list_is_that_of_the_cluster(stocked: Place) -> None:
-    nothing = stocked.listed(shardSelector=of(FIRST, bound(1)))
-    assert nothing["items"] == []
-    assert nothing["metadata"]["resourceVersion"] == stocked.version
 
 
 @pytest.mark.parametrize(
@@ -182,17 +169,6 @@ def test_the_version_of_a_list_is_that_of_the_cluster(stocked: Place) -> None:
 )
 def test_a_list_repeats_the_selector_in_one_form(stocked: Place, selector: str) -> None:
     assert stocked.listed(shardSelector=selector, limit=1)["metadata"]["shardInfo"] == {"selector": LOWER}
-
-
-def test_a_list_repeats_all_ranges(stocked: Place) -> None:
-    listed = stocked.listed(shardSelector=f"{LOWER}||({UPPER})", limit=1)
-    assert listed["metadata"]["shardInfo"] == {"selector": f"{LOWER} || {UPPER}"}
-
-
-def test_a_list_without_shards_says_nothing_of_them(stocked: Place) -> None:
-    assert "shardInfo" not in stocked.listed()["metadata"]
-    assert "shardInfo" not in stocked.listed(shardSelector="")["metadata"]
-    assert stocked.names(shardSelector="") == NAMES
 
 
 @pytest.mark.parametrize("accept", [METADATA_LIST, TABLE], ids=["metadata", "table"])
@@ -217,11 +193,6 @@ def test_lists_and_watches_of_custom_resources_are_divided_and_do_not_say_so(sho
     assert "shardInfo" not in str(end)
 
 
-def test_the_first_of_two_parameters_counts(stocked: Place) -> None:
-    path = f"{stocked.path()}?shardSelector={LOWER.replace(' ', '')}&shardSelector=wrong"
-    assert names_of(stocked.api.request("GET", path)) == selected(stocked)
-
-
 # ---- Pages.
 
 
@@ -238,12 +209,6 @@ def test_pages_are_full_and_count_objects_of_all_shards_as_remaining(stocked: Pl
     assert found == lower
 
 
-def test_remaining_items_are_not_counted_under_another_selector(stocked: Place) -> None:
-    metadata = stocked.listed(shardSelector=WHOLE, labelSelector="third=1", limit=3)["metadata"]
-    assert "continue" in metadata
-    assert "remainingItemCount" not in metadata
-
-
 def test_a_token_is_not_bound_to_its_shard(stocked: Place) -> None:
     first = stocked.listed(shardSelector=LOWER, limit=3)
     rest = NAMES[NAMES.index(names_of(first)[-1]) + 1 :]
@@ -251,12 +216,6 @@ def test_a_token_is_not_bound_to_its_shard(stocked: Place) -> None:
     assert stocked.names(**token) == rest
     lower = selected(stocked)
     assert stocked.names(shardSelector=UPPER, **token) == [name for name in rest if name not in lower]
-
-
-def test_a_list_of_any_version_is_one_page(stocked: Place) -> None:
-    listed = stocked.listed(shardSelector=LOWER, resourceVersion="0", limit=1)
-    assert names_of(listed) == selected(stocked)
-    assert "continue" not in listed["metadata"]
 
 
 # ---- Watches.
@@ -274,14 +233,6 @@ def test_initial_events_are_those_of_the_shard_and_nothing_marks_them(stocked: P
     assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-@pytest.mark.parametrize("version", ["", "0"])
-def test_a_watch_in_the_old_style_is_divided(stocked: Place, version: str) -> None:
-    lower = selected(stocked)
-    asked = {"resourceVersion": version} if version else {}
-    with stocked.watch(shardSelector=LOWER, **asked) as watch:
-        assert sorted(seen(take(watch, len(lower)))) == [("ADDED", name) for name in lower]
-
-
 def test_a_watch_shows_the_changes_of_its_shard(shop: Place) -> None:
     start = shop.version
     expected: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
@@ -294,21 +245,6 @@ def test_a_watch_shows_the_changes_of_its_shard(shop: Place) -> None:
         if expected[is_of_it]:
             with shop.watch(shardSelector=selector, resourceVersion=start) as watch:
                 assert seen(take(watch, len(expected[is_of_it]))) == expected[is_of_it]
-
-
-def test_an_object_of_the_same_name_may_come_in_another_shard(shop: Place) -> None:
-    start = shop.version
-    uids: list[str] = []
-    while len({hashed(uid) < 2**63 for uid in uids}) < 2:
-        uids.append(shop.create("a")["metadata"]["uid"])
-        shop.delete("a")
-    for selector, is_of_it in ((LOWER, True), (UPPER, False)):
-        own = [uid for uid in uids if (hashed(uid) < 2**63) is is_of_it]
-        with shop.watch(shardSelector=selector, resourceVersion=start) as watch:
-            events = take(watch, 2 * len(own))
-        assert [event["object"]["metadata"]["uid"] for event in events] == [
-            uid for uid in own for _ in ("ADDED", "DELETED")
-        ]
 
 
 def test_within_a_shard_objects_enter_and_leave_the_other_selectors(shop: Place) -> None:
@@ -324,12 +260,6 @@ def test_within_a_shard_objects_enter_and_leave_the_other_selectors(shop: Place)
 
 
 # ---- Other requests.
-
-
-def test_one_object_is_read_whatever_the_shard(stocked: Place) -> None:
-    for selector in (of(FIRST, bound(1)), "wrong"):
-        answer = stocked.api.request("GET", stocked.path(NAMES[0]), query={"shardSelector": selector})
-        assert answer["metadata"]["name"] == NAMES[0]
 
 
 def test_a_deletion_of_many_deletes_those_of_the_shard(shop: Place) -> None:
@@ -392,8 +322,10 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("verb", ["list", "watch", "delete"])
-@pytest.mark.parametrize("selector", MISTAKES)
+@pytest.mark.parametrize(
+    ("selector", "verb"),
+    [*((selector, "list") for selector in MISTAKES), ("x", "watch"), ("x", "delete")],
+)
 def test_a_mistake_is_an_error_of_the_server_without_a_reason(
     stocked: Place, selector: str, verb: str
 ) -> None:
@@ -411,13 +343,7 @@ def test_a_mistake_is_an_error_of_the_server_without_a_reason(
 
 UNREADABLE = {
     f"{LOWER} ||": "",
-    f"{LOWER}, {UPPER}": "",
-    f"{LOWER} | {UPPER}": "",
-    f"{LOWER} {UPPER}": "",
-    f"shardRange({UID}": "",
     f"shardRange({UID}, '0x": "",
-    "||": "",
-    ")": "",
     "@": "",
     "(" * 300 + LOWER + ")" * 300: "expression recursion limit exceeded: 250",
     "x" * 100_001: "expression code point size exceeds limit: size: 100001, limit 100000",
@@ -430,19 +356,6 @@ def test_an_invalid_shard_expression_is_an_error_of_the_server(stocked: Place, s
     assert (status["code"], status.get("reason")) == (500, None)
     assert status["message"].startswith("invalid shard selector: CEL parse error: ")
     assert status["message"].endswith(UNREADABLE[selector])
-
-
-def test_other_mistakes_are_found_first_but_for_those_of_versions(stocked: Place) -> None:
-    def code(**query: Any) -> int:
-        status = refusal(stocked.api, "GET", stocked.path(), query={"shardSelector": "x", **query})
-        return int(status["code"])
-
-    assert code(sendInitialEvents="true") == 422
-    assert code(limit="x") == 400
-    assert code(labelSelector="a=b=c") == 400
-    assert code(fieldSelector="x=1") == 400
-    assert code(resourceVersion="x") == 500
-    assert code(**{"continue": "x"}) == 500
 
 
 # ---- Servers without the feature gate.

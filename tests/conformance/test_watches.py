@@ -15,7 +15,6 @@ from .places import (
     TABLE,
     Place,
     fresh_group,
-    fresh_place,
     refusal,
     short,
     since_watch_list,
@@ -47,30 +46,6 @@ def test_a_watch_shows_every_change_after_its_version(place: Place) -> None:
     )
     assert deleted[:2] == ("DELETED", "a")
     assert int(second) < int(deleted[2]) < int(third)
-
-
-def test_an_event_is_a_whole_object_with_kind_and_version(place: Place) -> None:
-    start = place.version
-    made = place.create("a", stringData={"k": "v"})
-    with place.watch(resourceVersion=start) as watch:
-        assert next(watch) == {"type": "ADDED", "object": made}
-
-
-def test_each_version_is_an_event_of_its_own(place: Place) -> None:
-    start = place.create("a")["metadata"]["resourceVersion"]
-    versions = [place.label("a", i=str(number)) for number in range(20)]
-    with place.watch(resourceVersion=start) as watch:
-        assert short(take(watch, 20)) == [("MODIFIED", "a", version) for version in versions]
-
-
-def test_a_watch_of_a_namespace_shows_nothing_of_others_nor_of_other_kinds(
-    place: Place, api: Cluster
-) -> None:
-    with fresh_place(api) as other, place.watch(resourceVersion=place.version) as watch:
-        other.create("a")
-        place.of("configmaps").create("b")
-        place.create("c")
-        assert types(take(watch, 1)) == [("ADDED", "c")]
 
 
 @pytest.mark.needs("all namespaces")
@@ -174,38 +149,6 @@ def test_a_deleted_object_is_shown_in_its_last_state_with_a_version_of_its_own(
     assert int(event["object"]["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
 
 
-@pytest.mark.parametrize("finalizers", [[], ["example.com/wait"]], ids=["at once", "with a finalizer"])
-def test_leaving_and_deletion_are_shown_alike(place: Place, finalizers: list[str]) -> None:
-    """So only a request tells them apart."""
-    start = place.version
-    for name in ("leaves", "goes"):
-        place.create(name, labels={"app": "web"}, metadata={"finalizers": finalizers})
-    if finalizers:
-        place.delete("leaves")
-        place.delete("goes")
-    with place.watch(labelSelector="app=web", resourceVersion=start) as watch:
-        place.label("leaves", app="db")
-        if finalizers:
-            place.patch("goes", {"metadata": {"finalizers": None}})
-        else:
-            place.delete("goes")
-        events = watch.until(
-            lambda event: (event["type"], event["object"]["metadata"]["name"]) == ("DELETED", "goes")
-        )
-    left, gone = (event["object"] for event in events if event["type"] == "DELETED")
-    for each in (left, gone):
-        for unique in (
-            "name",
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "managedFields",
-        ):
-            each["metadata"].pop(unique, None)
-    assert left == gone
-
-
 def test_a_name_that_is_used_again_is_another_object(place: Place) -> None:
     start = place.create("a")["metadata"]
     with place.watch(resourceVersion=start["resourceVersion"]) as watch:
@@ -214,14 +157,6 @@ def test_a_name_that_is_used_again_is_another_object(place: Place) -> None:
         deleted, added = take(watch, 2)
     assert (deleted["type"], deleted["object"]["metadata"]["uid"]) == ("DELETED", start["uid"])
     assert (added["type"], added["object"]["metadata"]["uid"]) == ("ADDED", again["uid"])
-
-
-def test_a_deletion_outside_of_the_selector_is_no_event(place: Place) -> None:
-    start = place.create("a", labels={"app": "db"})["metadata"]["resourceVersion"]
-    with place.watch(labelSelector="app=web", resourceVersion=start) as watch:
-        place.delete("a")
-        place.create("last", labels={"app": "web"})
-        assert types(take(watch, 1)) == [("ADDED", "last")]
 
 
 def test_finalizers_make_a_deletion_two_events(place: Place) -> None:
@@ -273,17 +208,6 @@ def test_fields_have_edges_as_labels_have(
         first, second = take(watch, 2)
     assert short([first, second]) == [("ADDED", "it", entered), ("DELETED", "it", left)]
     assert second["object"]["status"] == first["object"]["status"]
-
-
-def test_both_selectors_make_one_edge(place: Place) -> None:
-    start = place.version
-    place.create("a", "b", labels={"app": "web"})
-    place.label("a", app="db")
-    place.label("b", app="db")
-    with place.watch(
-        labelSelector="app=web", fieldSelector="metadata.name!=a", resourceVersion=start
-    ) as watch:
-        assert types(take(watch, 2)) == [("ADDED", "b"), ("DELETED", "b")]
 
 
 # ---- Where a watch begins.
@@ -344,13 +268,6 @@ def test_the_end_of_the_initial_events_is_marked(place: Place, query: dict[str, 
 
 
 @since_watch_list
-def test_the_end_is_marked_where_there_is_nothing(place: Place) -> None:
-    with place.watch(**INITIAL) as watch:
-        event = next(watch)
-    assert (event["type"], event["object"]["metadata"]["annotations"]) == ("BOOKMARK", END)
-
-
-@since_watch_list
 def test_a_watch_goes_on_from_the_end_of_the_initial_events(place: Place) -> None:
     place.create("a")
     with place.watch(**INITIAL) as watch:
@@ -392,13 +309,6 @@ def test_a_watch_begins_at_the_version_of_a_list_without_a_gap(place: Place) -> 
     place.delete("a")
     with place.watch(resourceVersion=listed["metadata"]["resourceVersion"]) as watch:
         assert types(take(watch, 2)) == [("ADDED", "b"), ("DELETED", "a")]
-
-
-def test_a_watch_begins_at_the_version_of_an_object_of_another_kind(place: Place) -> None:
-    version = place.of("configmaps").create("x")["metadata"]["resourceVersion"]
-    place.create("a")
-    with place.watch(resourceVersion=version) as watch:
-        assert types(take(watch, 1)) == [("ADDED", "a")]
 
 
 @since_watch_list
@@ -457,11 +367,6 @@ def test_a_version_that_is_no_number_is_the_servers_own_fault(place: Place) -> N
         status["message"]
         == 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
     )
-
-
-def test_a_single_object_is_not_watched_by_its_own_path(place: Place) -> None:
-    made = place.create("a")
-    assert place.get("a", query={"watch": True}) == made
 
 
 # ---- Bookmarks.
@@ -543,17 +448,6 @@ def test_a_watch_of_metadata_shows_metadata_alone(place: Place) -> None:
         {"i": "1"},
     )
     assert shown["metadata"]["resourceVersion"] == version
-
-
-@since_watch_list
-def test_bookmarks_of_a_watch_of_metadata_are_metadata(place: Place) -> None:
-    with place.watch(accept=METADATA, **INITIAL) as watch:
-        event = next(watch)
-    assert (event["type"], event["object"]["kind"], event["object"]["metadata"]["annotations"]) == (
-        "BOOKMARK",
-        "PartialObjectMetadata",
-        END,
-    )
 
 
 @since_watch_list

@@ -94,20 +94,11 @@ def test_applied_webhooks_are_merged_by_name(place: Place, kind: str) -> None:
 @pytest.mark.parametrize(
     ("change", "causes"),
     [
-        ({"name": ""}, ["name: Required value"]),
         (
             {"name": "a.b"},
             ['name: Invalid value: "a.b": should be a domain with at least three segments separated by dots'],
         ),
         ({"sideEffects": None}, ["sideEffects: Required value: must specify one of None, NoneOnDryRun"]),
-        (
-            {"sideEffects": "Some"},
-            ['sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"'],
-        ),
-        (
-            {"admissionReviewVersions": []},
-            ["admissionReviewVersions: Required value: must specify one of v1, v1beta1"],
-        ),
         pytest.param(
             {"admissionReviewVersions": ["v2"]},
             ['admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1'],
@@ -121,13 +112,6 @@ def test_applied_webhooks_are_merged_by_name(place: Place, kind: str) -> None:
                     "clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; "
                     "desired format: https://host[/path]"
                 )
-            ],
-        ),
-        (
-            {"clientConfig": {"url": "https://a/b?c#d"}},
-            [
-                'clientConfig.url: Invalid value: "d": fragments are not permitted in the URL',
-                'clientConfig.url: Invalid value: "c": query parameters are not permitted in the URL',
             ],
         ),
         pytest.param(
@@ -147,29 +131,10 @@ def test_applied_webhooks_are_merged_by_name(place: Place, kind: str) -> None:
             ["timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"],
         ),
         (
-            {"rules": [{**RULE, "operations": [None]}]},
-            [
-                (
-                    'rules[0].operations[0]: Unsupported value: "": supported values: "*", "CONNECT",'
-                    ' "CREATE", "DELETE", "UPDATE"'
-                )
-            ],
-        ),
-        ({"rules": [{**RULE, "resources": [None]}]}, ["rules[0].resources[0]: Required value"]),
-        (
             {"rules": [{}]},
             [
                 f"rules[0].{key}: Required value"
                 for key in ("operations", "apiGroups", "apiVersions", "resources")
-            ],
-        ),
-        (
-            {"rules": [{**RULE, "operations": ["x"]}]},
-            [
-                (
-                    'rules[0].operations[0]: Unsupported value: "x": supported values: "*", "CONNECT", '
-                    '"CREATE", "DELETE", "UPDATE"'
-                )
             ],
         ),
         pytest.param(
@@ -181,19 +146,6 @@ def test_applied_webhooks_are_merged_by_name(place: Place, kind: str) -> None:
                 )
             ],
             marks=since_worded,
-        ),
-        (
-            {"rules": [{**RULE, "resources": ["pods/*", "pods/status"]}]},
-            [
-                (
-                    "rules[0].resources[1]: Invalid value: \"pods/status\": if 'pods/*' is present, must not"
-                    " specify pods/status"
-                )
-            ],
-        ),
-        (
-            {"rules": [{**RULE, "scope": "x"}]},
-            ['rules[0].scope: Unsupported value: "x": supported values: "*", "Cluster", "Namespaced"'],
         ),
     ],
     ids=lambda value: str(value)[:40],

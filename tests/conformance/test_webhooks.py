@@ -168,13 +168,11 @@ RULED: list[tuple[dict[str, Any], set[str]]] = [
     ),
     ({"resources": ["*/status"]}, {"pods/status UPDATE"}),
     ({"resources": ["pods/*"]}, {"pods CREATE", "pods/status UPDATE"}),
-    ({"resources": ["pods", "pods/status"]}, {"pods CREATE", "pods/status UPDATE"}),
     (
         {"resources": ["configmaps"], "operations": ["CREATE", "DELETE"]},
         {"configmaps CREATE", "configmaps DELETE"},
     ),
     ({"apiGroups": ["apps"]}, set()),
-    ({"apiVersions": ["v2"]}, set()),
     ({"scope": "Cluster"}, set()),
 ]
 
@@ -200,7 +198,6 @@ def test_rules_choose_the_writes(maps: Place, hooks: Hooks, rule: dict[str, Any]
     ("selector", "is_called"),
     [
         ({"matchLabels": {"a": "b"}}, True),
-        ({"matchLabels": {"a": "c"}}, False),
         ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, False),
         ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c"]}]}, True),
     ],
@@ -269,13 +266,10 @@ def test_a_version_that_the_webhook_does_not_want_is_converted_unless_it_must_ma
         ({"status": {"message": "no way"}}, 400, None, ": no way"),
         ({"status": {"message": "no way", "code": 418}}, 418, None, ": no way"),
         ({"status": {"reason": "Forbidden"}}, 400, "Forbidden", ": Forbidden"),
-        ({"status": {"message": "fine", "code": 200}}, 400, None, ": fine"),
-        ({"status": {"message": "m", "code": 500}}, 500, None, ": m"),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["validating", "mutating"])
-@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+@pytest.mark.parametrize(("kind", "policy"), [("validating", "Fail"), ("mutating", "Ignore")])
 def test_a_denial_is_the_answer(
     maps: Place,
     hooks: Hooks,
@@ -298,17 +292,11 @@ def test_a_denial_is_the_answer(
     ("reply", "why"),
     [
         ((500, b"oops"), 'an error on the server ("unknown") has prevented the request from succeeding'),
-        ((404, b"oops"), "the server could not find the requested resource"),
-        ((400, b"oops"), "the server rejected our request for an unknown reason"),
         ((200, b""), "0-length response with status code: 200 and content type: application/json"),
         pytest.param(
             (200, b'{"apiVersion": "v1", "kind": "Pod"}'),
             'no kind "Pod" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
             marks=since_worded,
-        ),
-        (
-            (200, b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}'),
-            "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion",
         ),
         (
             {"allowed": "x"},
@@ -345,11 +333,6 @@ def test_a_call_that_fails_is_an_internal_error(maps: Place, hooks: Hooks, reply
         ("validating", None, "webhook response was absent"),
         ("validating", patching(add("/data", {})), "validating webhook may not return response.patch"),
         ("mutating", {"patch": "W10="}, "webhook returned response.patch but not response.patchType"),
-        (
-            "mutating",
-            {"patchType": "JSONPatch"},
-            "webhook returned response.patchType but not response.patch",
-        ),
     ],
 )
 def test_an_invalid_response_is_an_internal_error(
@@ -540,10 +523,6 @@ def test_an_apply_may_be_denied(maps: Place, hooks: Hooks) -> None:
             'add operation does not apply: doc is missing path: "/metadata/labels/x": missing value',
         ),
         (
-            {"op": "replace", "path": "/metadata/labels/x", "value": "1"},
-            "replace operation does not apply: doc is missing path: /metadata/labels/x: missing value",
-        ),
-        (
             {"op": "remove", "path": "/data/nope"},
             "error in remove for path: '/data/nope': Unable to remove nonexistent key: nope: missing value",
         ),
@@ -551,18 +530,6 @@ def test_an_apply_may_be_denied(maps: Place, hooks: Hooks) -> None:
             {"op": "test", "path": "/data/k", "value": "z"},
             "testing value /data/k failed: test failed",
         ),
-        (
-            add("/metadata/finalizers/9", "a.b/c"),
-            (
-                "error in add for path: '/metadata/finalizers/9': "
-                "Unable to access invalid index: 9: invalid index referenced"
-            ),
-        ),
-        (
-            {"op": "copy", "from": "/nope/x", "path": "/x"},
-            "copy operation does not apply: doc is missing from path: /nope/x: missing value",
-        ),
-        ({"op": "bad", "path": "/data"}, "Unexpected kind: bad"),
         ({"op": "add"}, "add operation failed to decode path: missing value"),
         (
             add("/data", 5),

@@ -27,11 +27,6 @@ def test_a_new_object_has_a_uid_a_version_and_the_time(place: Place) -> None:
     } == {"name": "a", "namespace": place.namespace}
 
 
-def test_the_answer_names_its_kind_even_where_the_request_did_not(place: Place) -> None:
-    made = place.create("a")
-    assert (made["kind"], made["apiVersion"], made["type"]) == ("Secret", "v1", "Opaque")
-
-
 def test_a_creation_is_answered_with_201_and_a_change_with_200(place: Place) -> None:
     assert raw(place.api, place.path(), method="POST", body={"metadata": {"name": "a"}}).status == 201
     assert raw(place.api, place.path("a"), method="PUT", body={"metadata": {"name": "a"}}).status == 200
@@ -113,10 +108,6 @@ def test_a_name_is_made_of_generate_name(place: Place) -> None:
     assert one["name"] != other["name"]
 
 
-def test_a_name_is_taken_before_generate_name(place: Place) -> None:
-    assert place.create("a", metadata={"generateName": "web-"})["metadata"]["name"] == "a"
-
-
 def test_a_generated_name_is_cut_where_it_would_be_too_long(place: Place) -> None:
     made = place.api.request("POST", place.path(), body={"metadata": {"generateName": "x" * 70}})
     assert re.fullmatch("x{58}[a-z0-9]{5}", made["metadata"]["name"])
@@ -191,14 +182,6 @@ def test_a_name_that_is_taken_is_a_conflict(place: Place) -> None:
         "details": {"name": "a", "kind": "secrets"},
         "code": 409,
     }
-
-
-def test_the_refusal_of_a_taken_name_includes_the_group(place: Place) -> None:
-    leases = place.of("leases")
-    leases.create("a", spec={})
-    status = refusal(place.api, "POST", leases.path(), body={"metadata": {"name": "a"}, "spec": {}})
-    assert status["message"] == 'leases.coordination.k8s.io "a" already exists'
-    assert status["details"] == {"name": "a", "group": "coordination.k8s.io", "kind": "leases"}
 
 
 # ---- What is refused.
@@ -400,19 +383,6 @@ def test_a_replacement_on_an_older_version_is_a_conflict(place: Place) -> None:
     }
 
 
-def test_a_replacement_on_the_newest_version_is_written(place: Place) -> None:
-    old = place.create("a", labels={"x": "1"})
-    old["metadata"]["labels"] = {"y": "2"}
-    assert place.replace("a", old)["metadata"]["labels"] == {"y": "2"}
-
-
-def test_a_replacement_that_names_no_version_overwrites(place: Place) -> None:
-    place.create("a", labels={"x": "1"}, stringData={"k": "v"})
-    now = place.replace("a", {"metadata": {"name": "a"}})
-    assert "labels" not in now["metadata"]
-    assert "data" not in now
-
-
 @pytest.mark.parametrize(
     ("metadata", "code", "message"),
     [
@@ -451,15 +421,6 @@ def test_some_kinds_are_created_by_replacing_a_missing_object(place: Place, plur
     }
     answer = raw(place.api, kind.path("a"), method="PUT", body=body)
     assert answer.status == (201 if plural in ("leases", "roles") else 404)
-
-
-@since_worded
-def test_a_lease_is_replaced_on_a_version_alone(place: Place) -> None:
-    leases = place.of("leases")
-    leases.create("a", spec={})
-    status = refusal(place.api, "PUT", leases.path("a"), body={"metadata": {"name": "a"}, "spec": {}})
-    assert status["code"] == 422
-    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in status["message"]
 
 
 # ---- Writes that change nothing.
@@ -511,20 +472,6 @@ def test_an_immutable_secret_keeps_its_data(place: Place) -> None:
     )
 
 
-def test_nobody_changes_a_uid_by_a_patch(place: Place) -> None:
-    place.create("a")
-    status = refusal(place.api, "PATCH", place.path("a"), body={"metadata": {"uid": "other"}})
-    assert (status["code"], status["message"]) == (
-        422,
-        'Secret "a" is invalid: metadata.uid: Invalid value: "other": field is immutable',
-    )
-
-
-def test_plain_text_of_a_secret_is_stored_encoded(place: Place) -> None:
-    made = place.create("a", stringData={"k": "v"}, data={"l": "dw=="})
-    assert (made["data"], "stringData" in made) == ({"k": "dg==", "l": "dw=="}, False)
-
-
 # ---- What is there although nobody sent it.
 
 
@@ -541,14 +488,6 @@ def test_a_spec_is_there_though_none_was_sent(place: Place, plural: str) -> None
     made = kind.create("a")
     assert isinstance(made["spec"], dict)
     assert ("status" in made) == (plural in ("resourcequotas", "poddisruptionbudgets"))
-
-
-@pytest.mark.needs("nodes")
-def test_a_node_has_a_spec_and_fields_its_kubelet_has_yet_to_report(place: Place) -> None:
-    nodes = place.api.request("POST", "/api/v1/nodes", body={"metadata": {"name": place.namespace}})
-    assert isinstance(nodes["spec"], dict)
-    assert nodes["status"]["nodeInfo"]["kubeletVersion"] == ""
-    place.api.request("DELETE", f"/api/v1/nodes/{place.namespace}")
 
 
 # ---- Dry runs.
@@ -574,39 +513,7 @@ def test_a_dry_change_is_answered_and_not_stored(place: Place, method: str) -> N
     assert place.get("a") == before
 
 
-def test_a_dry_creation_is_refused_like_a_real_one(place: Place) -> None:
-    place.create("a")
-    status = refusal(
-        place.api, "POST", place.path(), query={"dryRun": "All"}, body={"metadata": {"name": "a"}}
-    )
-    assert status["reason"] == "AlreadyExists"
-
-
-def test_another_word_for_a_dry_run_is_refused(place: Place) -> None:
-    status = refusal(
-        place.api, "POST", place.path(), query={"dryRun": "Some"}, body={"metadata": {"name": "a"}}
-    )
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-    assert place.names() == []
-
-
 # ---- What is served of it.
-
-
-def test_numbers_texts_and_nesting_survive(place: Place) -> None:
-    """Annotations are texts of any kind, and so is what a Secret holds."""
-    text = 'quotes " and \\ and ünïcode \U0001f600 and <html> & \u2028 and \n newlines'
-    place.create("a", metadata={"annotations": {"example.com/text": text}})
-    assert place.get("a")["metadata"]["annotations"]["example.com/text"] == text
-    assert place.listed()["items"][0]["metadata"]["annotations"]["example.com/text"] == text
-    with place.watch(resourceVersion="0") as watch:
-        assert next(watch)["object"]["metadata"]["annotations"]["example.com/text"] == text
-
-
-def test_an_object_can_be_read_as_of_a_version_at_least(place: Place) -> None:
-    version = place.create("a")["metadata"]["resourceVersion"]
-    assert place.get("a", query={"resourceVersion": version})["metadata"]["name"] == "a"
-    assert place.get("a", query={"resourceVersion": "0"})["metadata"]["name"] == "a"
 
 
 def test_a_terminating_namespace_takes_nothing_new(place: Place) -> None:
