@@ -193,66 +193,6 @@ def test_changes_that_handlers_make_are_written(environment: Environment, widget
     assert widget["metadata"].get("finalizers") is None  # Nothing of it must be done before the object goes.
 
 
-def test_a_handler_is_retried_and_its_progress_stored_meanwhile(
-    environment: Environment, widgets: str, run: Run, told: Told
-) -> None:
-    settings = kopf.OperatorSettings()
-    settings.posting.loggers = True
-
-    @kopf.on.create(widgets, id="created")
-    def created(retry: int, **_: Any) -> None:
-        told(retry)
-        if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=0.1)
-
-    with run(settings=settings):
-        environment.create(environment.widget("w"))
-        assert [told.next() for _ in range(3)] == [0, 1, 2]
-        wait_until(lambda: settled(environment), "it is handled")
-        wait_until(
-            lambda: any("not yet" in message for message in event_messages(environment)),
-            "the log line is posted as an event",
-        )
-    assert [key for key in meta(environment)["annotations"] if "created" in key] == []
-
-
-def test_events_of_built_in_kinds_come_as_they_happen(environment: Environment, run: Run, told: Told) -> None:
-    environment.create(environment.config_map("a"))
-
-    @kopf.on.event("v1", "configmaps")
-    # Kopf passes it by this name.
-    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
-        told(type, name)
-
-    with run():
-        assert told.next() == (None, "a")
-        environment.create(environment.config_map("b"))
-        assert told.next() == ("ADDED", "b")
-        environment.relabel("ConfigMap", "a", app="web")
-        assert told.next() == ("MODIFIED", "a")
-        environment.delete("ConfigMap", "a")
-        assert told.next() == ("DELETED", "a")
-
-
-def test_a_timer_runs_until_its_object_goes(
-    environment: Environment, widgets: str, run: Run, told: Told
-) -> None:
-    @kopf.timer(widgets, interval=0.05)
-    def tick(patch: kopf.Patch, status: Any, **_: Any) -> None:
-        patch.status["ticks"] = status.get("ticks", 0) + 1
-        told("tick")
-
-    with run():
-        environment.create(environment.widget("w"))
-        wait_until(
-            lambda: environment.get("Widget", "w").get("status", {}).get("ticks", 0) >= 3,
-            "the clock has ticked",
-        )
-        assert meta(environment)["finalizers"] == [FINALIZER]
-        environment.delete("Widget", "w")
-        wait_until(lambda: gone(environment), "the object has gone with its timer")
-
-
 def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
     environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
@@ -271,52 +211,6 @@ def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
         environment.delete("Widget", "w")
         assert told.next() == ("ended", "w", False)
         wait_until(lambda: gone(environment), "the object has gone with its daemon")
-
-
-def test_an_index_holds_existing_and_later_objects(
-    environment: Environment, widgets: str, run: Run, told: Told
-) -> None:
-    environment.create(environment.config_map("a", app="web"), environment.config_map("b", app="db"))
-
-    @kopf.index("configmaps", id="by_app")
-    def by_app(name: str, labels: Any, **_: Any) -> Any:
-        return {labels.get("app"): name}
-
-    @kopf.on.event(widgets)
-    def seen(**kwargs: Any) -> None:
-        told(sorted(kwargs["by_app"].get("web", [])))
-
-    @kopf.on.event("configmaps")
-    def indexed(name: str, **_: Any) -> None:
-        told(name)
-
-    with run():
-        assert {told.next(), told.next()} == {"a", "b"}
-        environment.create(environment.widget("w"))
-        assert told.next() == ["a"]
-        environment.relabel("ConfigMap", "b", app="web")
-        assert told.next() == "b"
-        environment.relabel("Widget", "w", look="again")
-        assert told.next() == ["a", "b"]
-
-
-def test_an_operator_goes_on_after_a_restart_where_it_was(
-    environment: Environment, widgets: str, run: Run, told: Told
-) -> None:
-    @kopf.on.create(widgets)
-    @kopf.on.resume(widgets)
-    @kopf.on.update(widgets)
-    def handled(reason: str, name: str, **_: Any) -> None:
-        told(reason, name)
-
-    with run():
-        environment.create(environment.widget("w"), environment.widget("x"))
-        assert {told.next(), told.next()} == {("create", "w"), ("create", "x")}
-        wait_until(lambda: settled(environment) and settled(environment, "x"), "they are handled")
-    environment.patch("Widget", "x", {"spec": {"size": 2}})
-    environment.create(environment.widget("y"))
-    with run():
-        assert {told.next() for _ in range(3)} == {("resume", "w"), ("update", "x"), ("create", "y")}
 
 
 def test_namespaces_that_match_a_pattern_are_served_as_they_come(

@@ -77,15 +77,6 @@ def test_custom_objects_are_looked_up_created_and_listed_by_selectors(environmen
     run(environment, test)
 
 
-def test_a_list_comes_in_pages(environment: Environment) -> None:
-    environment.create(*(environment.config_map(f"c{number:03}") for number in range(205)))
-
-    async def test(client: Any) -> None:
-        assert await names(client, "configmaps") == [f"c{number:03}" for number in range(205)]
-
-    run(environment, test)
-
-
 def test_a_watch_sees_changes_and_resumes_where_it_was(environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
 
@@ -110,20 +101,6 @@ def test_a_watch_sees_changes_and_resumes_where_it_was(environment: Environment)
     run(environment, test)
 
 
-def test_a_watch_without_a_version_begins_with_existing_objects(environment: Environment) -> None:
-    environment.create(environment.config_map("a"))
-
-    async def test(client: Any) -> None:
-        events = client.watch("configmaps")
-        assert (await anext(events))[1].name == "a"
-        await asyncio.to_thread(environment.create, environment.config_map("b"))
-        kind, obj = await anext(events)
-        assert (kind, obj.name) == ("ADDED", "b")
-        await events.aclose()
-
-    run(environment, test)
-
-
 def test_an_object_is_waited_for(environment: Environment) -> None:
     environment.create(environment.widget("w"))
 
@@ -138,67 +115,6 @@ def test_an_object_is_waited_for(environment: Environment) -> None:
             {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
         )
         await waiting
-
-    run(environment, test)
-
-
-def test_objects_are_patched_and_labelled(environment: Environment) -> None:
-    environment.create(environment.config_map("a", app="web", tier="gold"))
-
-    async def test(client: Any) -> None:
-        found = await read(client, "configmaps", "a")
-        await found.patch({"data": {"name": None, "more": "x"}})  # It is a merge patch.
-        await found.patch([{"op": "add", "path": "/data/most", "value": "y"}], type="json")
-        assert found.data == {"more": "x", "most": "y"}
-        await found.label(app="db")
-        await found.remove_label("tier")
-        await found.annotate(note="long")
-        assert (found.labels, found.annotations) == ({"app": "db"}, {"note": "long"})
-
-    run(environment, test)
-
-
-def test_a_patch_of_a_changed_object_is_a_conflict(environment: Environment) -> None:
-    environment.create(environment.config_map("a"))
-
-    async def test(client: Any) -> None:
-        found = await read(client, "configmaps", "a")
-        await asyncio.to_thread(environment.relabel, "ConfigMap", "a", more="yes")
-        with pytest.raises(kr8s.ServerError) as caught:
-            await found.patch(
-                {"metadata": {"resourceVersion": found.metadata.resourceVersion}, "data": {"more": "x"}}
-            )
-        assert caught.value.response.status_code == 409
-
-    run(environment, test)
-
-
-def test_the_status_is_written_apart(environment: Environment) -> None:
-    environment.create(environment.widget("w"))
-
-    async def test(client: Any) -> None:
-        widget = await read(client, f"widgets.{environment.group}/v1", "w")
-        await widget.patch({"status": {"ready": True}, "spec": {"color": "blue"}}, subresource="status")
-        assert (widget.status, widget.spec.color, widget.metadata.generation) == ({"ready": True}, "red", 1)
-        await widget.patch({"status": {"ready": False}, "spec": {"color": "blue"}})
-        assert (widget.status, widget.spec.color, widget.metadata.generation) == ({"ready": True}, "blue", 2)
-
-    run(environment, test)
-
-
-def test_an_object_with_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
-    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
-
-    async def test(client: Any) -> None:
-        widget = await read(client, f"widgets.{environment.group}/v1", "w")
-        await widget.delete(propagation_policy="Foreground")
-        await widget.refresh()
-        assert widget.metadata.deletionTimestamp
-        assert widget.metadata.finalizers == ["example.com/hold", "foregroundDeletion"]
-        await widget.patch({"metadata": {"finalizers": []}})
-        assert not await widget.exists()
-        with pytest.raises(kr8s.NotFoundError):
-            await widget.refresh()
 
     run(environment, test)
 

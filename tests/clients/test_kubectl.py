@@ -78,20 +78,6 @@ def test_it_watches(environment: Environment, following: Callable[..., Any]) -> 
         assert next(lines)[:2] == ["DELETED", "b"]
 
 
-def test_it_watches_custom_resources_from_now_on(
-    environment: Environment, following: Callable[..., Any]
-) -> None:
-    environment.create(environment.widget("w"))
-    # Of one object by its name, kubectl leaves out the first event, even if that is a change of what it has
-    # shown.
-    with following(
-        "get", "widgets", "-w", "-o", "custom-columns=NAME:.metadata.name,SIZE:.spec.size"
-    ) as lines:
-        assert [next(lines), next(lines)] == [["NAME", "SIZE"], ["w", "1"]]
-        environment.patch("Widget", "w", {"spec": {"size": 2}})
-        assert next(lines) == ["w", "2"]
-
-
 def test_it_waits_for_conditions_values_and_deletion(
     environment: Environment, kubectl: Kubectl, following: Callable[..., Any]
 ) -> None:
@@ -115,44 +101,6 @@ def test_it_waits_for_conditions_values_and_deletion(
     with following("wait", "widget/w", "--for=delete", "--timeout=60s") as lines:
         environment.delete("Widget", "w")
         assert next(lines, None) in ([f"widget.{environment.group}/w", "condition", "met"], None)
-
-
-def test_it_patches_in_every_way(environment: Environment, kubectl: Kubectl) -> None:
-    environment.create(environment.config_map("a"), environment.widget("w"))
-    assert kubectl("patch", "cm", "a", "-p", '{"data":{"more":"x"}}') == "configmap/a patched"
-    assert (
-        kubectl("patch", "cm", "a", "--type=json", "-p", '[{"op":"remove","path":"/data/name"}]')
-        == "configmap/a patched"
-    )
-    assert kubectl("patch", "cm", "a", "-p", '{"data":{"more":"x"}}') == "configmap/a patched (no change)"
-    assert environment.get("ConfigMap", "a")["data"] == {"more": "x"}
-    assert (
-        kubectl("patch", "wd", "w", "--type=merge", "-p", '{"spec":{"color":"blue"}}')
-        == f"widget.{environment.group}/w patched"
-    )
-    assert "invalid" not in kubectl("get", "wd", "w", "-o", "jsonpath={.spec.color}")
-
-
-def test_it_labels_and_annotates_and_selects(environment: Environment, kubectl: Kubectl) -> None:
-    environment.create(environment.widget("w"), environment.widget("x", color="blue"))
-    assert (
-        kubectl("label", "widgets", "--all", "app=web")
-        == f"widget.{environment.group}/w labeled\nwidget.{environment.group}/x labeled"
-    )
-    assert "already has a value" in kubectl("label", "widget", "w", "app=db")
-    assert kubectl("label", "widget", "w", "app=db", "--overwrite") == f"widget.{environment.group}/w labeled"
-    assert kubectl("annotate", "widget", "x", "note=long") == f"widget.{environment.group}/x annotated"
-    assert kubectl("get", "widgets", "-l", "app=web", "-o", "name") == f"widget.{environment.group}/x"
-    assert (
-        kubectl("get", "widgets", "--field-selector", "spec.color=red", "-o", "name")
-        == f"widget.{environment.group}/w"
-    )
-    assert kubectl(
-        "get", "widgets", "--chunk-size=1", "--sort-by=.spec.color", "-o", "name"
-    ).splitlines() == [f"widget.{environment.group}/x", f"widget.{environment.group}/w"]
-    assert [
-        line.split()[0] for line in kubectl("get", "widgets", "-A", "--no-headers", "-l", "app").splitlines()
-    ] == [environment.namespace] * 2
 
 
 def test_it_describes_a_kind_it_has_never_seen_with_its_events(

@@ -113,20 +113,6 @@ def test_built_in_kinds_are_as_the_models_expect_them(
     assert "Established" in {condition.type for condition in definition.status.conditions}
 
 
-def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(
-    custom: Any, environment: Environment
-) -> None:
-    where = (environment.group, "v1", environment.namespace, "widgets")
-    for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-        custom.create_namespaced_custom_object(*where, environment.widget(name, color=color, tier=color[0]))
-    assert custom.get_namespaced_custom_object(*where, "b")["spec"] == {"color": "blue", "size": 1}
-    assert names(custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == ["a", "c"]
-    assert names(custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == ["b"]
-    first = custom.list_namespaced_custom_object(*where, limit=2)
-    rest = custom.list_namespaced_custom_object(*where, limit=2, _continue=first["metadata"]["continue"])
-    assert (names(first), names(rest)) == (["a", "b"], ["c"])
-
-
 def test_a_watch_sees_changes_and_resumes_where_it_was(core: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
     version = core.list_namespaced_config_map(environment.namespace).metadata.resource_version
@@ -154,18 +140,6 @@ def test_a_watch_sees_changes_and_resumes_where_it_was(core: Any, environment: E
     event = next(again)
     assert (event["type"], event["object"].metadata.name) == ("MODIFIED", "a")
     again.close()
-
-
-def test_a_watch_without_a_version_begins_with_existing_objects(
-    widgets: Any, environment: Environment
-) -> None:
-    environment.create(environment.widget("a"), environment.widget("b", color="blue"))
-    events = widgets.watch(namespace=environment.namespace, field_selector="spec.color=red", timeout=600)
-    assert next(events)["object"].metadata.name == "a"
-    environment.patch("Widget", "b", {"spec": {"color": "red"}})
-    event = next(events)
-    assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
-    events.close()
 
 
 def test_a_watch_can_ask_for_initial_events_and_their_end(widgets: Any, environment: Environment) -> None:
@@ -225,20 +199,6 @@ def test_objects_are_patched(core: Any, widgets: Any, environment: Environment) 
     assert caught.value.status == 415
 
 
-def test_a_strategic_patch_merges_containers_by_name(core: Any, environment: Environment) -> None:
-    core.create_namespaced_pod(
-        environment.namespace,
-        {
-            "metadata": {"name": "p"},
-            "spec": {"containers": [{"name": "main", "image": "a"}, {"name": "side", "image": "b"}]},
-        },
-    )
-    patched = core.patch_namespaced_pod(
-        "p", environment.namespace, {"spec": {"containers": [{"name": "side", "image": "c"}]}}
-    )
-    assert [(one.name, one.image) for one in patched.spec.containers] == [("main", "a"), ("side", "c")]
-
-
 def test_an_update_of_a_changed_object_is_a_conflict(
     core: Any, widgets: Any, environment: Environment
 ) -> None:
@@ -290,19 +250,6 @@ def test_an_object_with_finalizers_goes_when_they_have_gone(custom: Any, environ
     with pytest.raises(ApiException) as caught:
         custom.get_namespaced_custom_object(*where)
     assert caught.value.status == 404
-
-
-def test_a_selection_is_deleted_at_once(core: Any, custom: Any, environment: Environment) -> None:
-    environment.create(
-        environment.config_map("a", app="web"), environment.config_map("b", app="db"), environment.widget("w")
-    )
-    core.delete_collection_namespaced_config_map(environment.namespace, label_selector="app=web")
-    custom.delete_collection_namespaced_custom_object(
-        environment.group, "v1", environment.namespace, "widgets"
-    )
-    assert "a" not in environment.names("ConfigMap")
-    assert "b" in environment.names("ConfigMap")
-    assert environment.names("Widget") == []
 
 
 def test_refusals_are_the_clients_own_errors(core: Any, widgets: Any, environment: Environment) -> None:

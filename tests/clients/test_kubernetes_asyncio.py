@@ -40,11 +40,6 @@ def custom_of(client: Any) -> Any:
     return kubernetes_asyncio.client.CustomObjectsApi(client)
 
 
-async def discovered(client: Any, environment: Environment) -> Any:
-    dynamic = await kubernetes_asyncio.dynamic.DynamicClient(client)
-    return await dynamic.resources.get(api_version=f"{environment.group}/v1", kind="Widget")
-
-
 def names(listed: Any) -> list[str]:
     return [
         item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name
@@ -76,34 +71,6 @@ def test_objects_are_created_read_and_listed_by_selectors_and_pages(environment:
             environment.namespace, limit=2, _continue=first.metadata._continue
         )
         assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
-
-    run(environment, test)
-
-
-def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(environment: Environment) -> None:
-    async def test(client: Any) -> None:
-        custom = custom_of(client)
-        where = (environment.group, "v1", environment.namespace, "widgets")
-        for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-            await custom.create_namespaced_custom_object(
-                *where, environment.widget(name, color=color, tier=color[0])
-            )
-        assert (await custom.get_namespaced_custom_object(*where, "b"))["spec"] == {
-            "color": "blue",
-            "size": 1,
-        }
-        assert names(await custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == [
-            "a",
-            "c",
-        ]
-        assert names(await custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == [
-            "b"
-        ]
-        first = await custom.list_namespaced_custom_object(*where, limit=2)
-        rest = await custom.list_namespaced_custom_object(
-            *where, limit=2, _continue=first["metadata"]["continue"]
-        )
-        assert (names(first), names(rest)) == (["a", "b"], ["c"])
 
     run(environment, test)
 
@@ -144,48 +111,6 @@ def test_a_watch_sees_changes_and_resumes_where_it_was(environment: Environment)
     run(environment, test)
 
 
-def test_a_watch_without_a_version_begins_with_existing_objects(environment: Environment) -> None:
-    environment.create(environment.widget("a"), environment.widget("b", color="blue"))
-
-    async def test(client: Any) -> None:
-        widgets = await discovered(client, environment)
-        events = widgets.watch(namespace=environment.namespace, field_selector="spec.color=red", timeout=600)
-        assert (await anext(events))["object"].metadata.name == "a"
-        await asyncio.to_thread(environment.patch, "Widget", "b", {"spec": {"color": "red"}})
-        event = await anext(events)
-        assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
-        await events.aclose()
-
-    run(environment, test)
-
-
-def test_objects_are_patched(environment: Environment) -> None:
-    environment.create(environment.config_map("a", app="web", tier="gold"), environment.widget("w"))
-
-    async def test(client: Any) -> None:
-        core = core_of(client)
-        # A strategic merge patch by default; a JSON patch where the body is a list.
-        await core.patch_namespaced_config_map(
-            "a", environment.namespace, {"metadata": {"labels": {"tier": None}}}
-        )
-        await core.patch_namespaced_config_map(
-            "a", environment.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
-        )
-        patched = await core.read_namespaced_config_map("a", environment.namespace)
-        assert (patched.metadata.labels, patched.data) == ({"app": "web"}, {"name": "a", "more": "x"})
-        where = (environment.group, "v1", environment.namespace, "widgets", "w")
-        widget = await custom_of(client).patch_namespaced_custom_object(
-            *where, {"spec": {"size": 2}}, _content_type="application/merge-patch+json"
-        )
-        assert widget["spec"] == {"color": "red", "size": 2}
-        widget = await custom_of(client).patch_namespaced_custom_object(
-            *where, [{"op": "replace", "path": "/spec/size", "value": 3}]
-        )
-        assert widget["spec"] == {"color": "red", "size": 3}
-
-    run(environment, test)
-
-
 def test_an_update_of_a_changed_object_is_a_conflict(environment: Environment) -> None:
     environment.create(environment.config_map("a"), environment.widget("w"))
 
@@ -213,67 +138,6 @@ def test_an_update_of_a_changed_object_is_a_conflict(environment: Environment) -
     run(environment, test)
 
 
-def test_the_status_is_written_apart(environment: Environment) -> None:
-    environment.create(environment.widget("w"))
-
-    async def test(client: Any) -> None:
-        where = (environment.group, "v1", environment.namespace, "widgets", "w")
-        custom, options = custom_of(client), {"_content_type": "application/merge-patch+json"}
-        patched = await custom.patch_namespaced_custom_object_status(
-            *where, {"status": {"ready": True}, "spec": {"color": "blue"}}, **options
-        )
-        assert (patched["status"], patched["spec"]["color"]) == ({"ready": True}, "red")
-        patched = await custom.patch_namespaced_custom_object(
-            *where, {"status": {"ready": False}, "spec": {"color": "blue"}}, **options
-        )
-        assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == (
-            {"ready": True},
-            "blue",
-            2,
-        )
-
-    run(environment, test)
-
-
-def test_an_object_with_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
-    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
-
-    async def test(client: Any) -> None:
-        widgets = await discovered(client, environment)
-        await widgets.delete(name="w", namespace=environment.namespace)
-        held = await widgets.get(name="w", namespace=environment.namespace)
-        assert held.metadata.deletionTimestamp
-        await widgets.patch(
-            {"metadata": {"finalizers": None}},
-            name="w",
-            namespace=environment.namespace,
-            content_type="application/merge-patch+json",
-        )
-        # Its dynamic client raises nothing, but shows the Status.
-        gone = await widgets.get(name="w", namespace=environment.namespace)
-        assert (gone.kind, gone.code, gone.reason) == ("Status", 404, "NotFound")
-
-    run(environment, test)
-
-
-def test_a_selection_is_deleted_at_once(environment: Environment) -> None:
-    environment.create(
-        environment.config_map("a", app="web"), environment.config_map("b", app="db"), environment.widget("w")
-    )
-
-    async def test(client: Any) -> None:
-        await core_of(client).delete_collection_namespaced_config_map(
-            environment.namespace, label_selector="app=web"
-        )
-        await custom_of(client).delete_collection_namespaced_custom_object(
-            environment.group, "v1", environment.namespace, "widgets"
-        )
-
-    run(environment, test)
-    assert environment.names("ConfigMap") == ["b"]
-    assert environment.names("Widget") == []
-
-
 def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
     environment.create(environment.config_map("a"))
     kubeconfig = environment.kubeconfig_of_nobody()
@@ -291,13 +155,5 @@ def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
             with pytest.raises(ApiException) as caught:
                 await core_of(nobody).list_namespaced_config_map(environment.namespace)
             assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
-
-    run(environment, test)
-
-
-def test_resources_of_a_definition_are_discovered(environment: Environment) -> None:
-    async def test(client: Any) -> None:
-        widgets = await discovered(client, environment)
-        assert (widgets.name, widgets.namespaced, "patch" in widgets.verbs) == ("widgets", True, True)
 
     run(environment, test)

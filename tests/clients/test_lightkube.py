@@ -1,6 +1,5 @@
 """`lightkube`: its models of built-in kinds, and generic resources made from definitions."""
 
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,17 +103,6 @@ def test_a_watch_that_the_server_ends_goes_on_where_it_was(
     events.close()
 
 
-def test_an_object_is_waited_for(client: Any, widget_class: Any, environment: Environment) -> None:
-    environment.create(environment.widget("w"))
-    client.patch(
-        widget_class.Status,
-        "w",
-        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-        patch_type=PatchType.MERGE,
-    )
-    assert client.wait(widget_class, "w", for_conditions=["Ready"]).metadata.name == "w"
-
-
 def test_objects_are_patched(client: Any, widget_class: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web", tier="gold"), environment.widget("w"))
     client.create(
@@ -141,64 +129,6 @@ def test_objects_are_patched(client: Any, widget_class: Any, environment: Enviro
     }
 
 
-def test_an_update_of_a_changed_object_is_a_conflict(
-    client: Any, widget_class: Any, environment: Environment
-) -> None:
-    environment.create(environment.config_map("a"), environment.widget("w"))
-    read, widget = client.get(ConfigMap, "a"), client.get(widget_class, "w")
-    environment.relabel("ConfigMap", "a", more="yes")
-    environment.relabel("Widget", "w", more="yes")
-    for stale in (read, widget):
-        with pytest.raises(ApiError) as caught:
-            client.replace(stale)
-        assert (caught.value.status.code, caught.value.status.reason) == (409, "Conflict")
-    read.metadata.resourceVersion, read.data = None, {"is": "b"}
-    assert client.replace(read).data == {"is": "b"}
-
-
-def test_the_status_is_written_apart(client: Any, widget_class: Any, environment: Environment) -> None:
-    environment.create(environment.widget("w"))
-    widget = client.get(widget_class, "w").to_dict()
-    changed = client.replace(
-        widget_class.Status.from_dict({**widget, "status": {"ready": True}, "spec": {"color": "blue"}}), "w"
-    )
-    assert (changed.status, changed.spec["color"], changed.metadata.generation) == ({"ready": True}, "red", 1)
-    new = copy.deepcopy(changed.to_dict()) | {"status": {"ready": False}, "spec": {"color": "blue"}}
-    changed = client.replace(widget_class.from_dict(new))
-    assert (changed.status, changed.spec["color"], changed.metadata.generation) == (
-        {"ready": True},
-        "blue",
-        2,
-    )
-    assert client.get(widget_class.Status, "w").status == {"ready": True}
-
-
-def test_an_object_with_finalizers_goes_when_they_have_gone(
-    client: Any, widget_class: Any, environment: Environment
-) -> None:
-    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
-    client.delete(widget_class, "w", cascade=lightkube.types.CascadeType.BACKGROUND)
-    assert client.get(widget_class, "w").metadata.deletionTimestamp
-    client.patch(widget_class, "w", {"metadata": {"finalizers": []}}, patch_type=PatchType.MERGE)
-    with pytest.raises(ApiError) as caught:
-        client.get(widget_class, "w")
-    assert caught.value.status.code == 404
-
-
-def test_all_of_a_namespace_are_deleted_at_once(
-    client: Any, widget_class: Any, environment: Environment
-) -> None:
-    environment.create(environment.config_map("a"), environment.widget("w"), environment.widget("x"))
-    client.deletecollection(widget_class)
-    client.deletecollection(ConfigMap)
-    assert (environment.names("ConfigMap"), environment.names("Widget")) == ([], [])
-
-
-def test_a_dry_run_changes_nothing(client: Any, environment: Environment) -> None:
-    made = client.create(ConfigMap(metadata=ObjectMeta(name="a")), dry_run=True)
-    assert (made.metadata.name, environment.names("ConfigMap")) == ("a", [])
-
-
 def test_refusals_are_the_clients_own_errors(client: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a"))
     with pytest.raises(ApiError) as caught:
@@ -214,10 +144,3 @@ def test_refusals_are_the_clients_own_errors(client: Any, environment: Environme
     with connected(environment.kubeconfig_of_nobody()) as nobody, pytest.raises(ApiError) as caught:
         names(nobody.list(ConfigMap))
     assert (caught.value.status.code, caught.value.status.reason) == (403, "Forbidden")
-
-
-def test_resources_of_a_definition_are_discovered(client: Any, environment: Environment) -> None:
-    lightkube.generic_resource.load_in_cluster_generic_resources(client)
-    widget_class = lightkube.generic_resource.get_generic_resource(f"{environment.group}/v1", "Widget")
-    assert widget_class is not None
-    assert names(client.list(widget_class)) == []

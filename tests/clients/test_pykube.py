@@ -42,17 +42,6 @@ def test_objects_are_created_read_and_listed_by_selectors(api_client: Any, envir
     ] == ["b"]
 
 
-def test_custom_objects_are_created_read_and_listed_by_selectors(
-    api_client: Any, widget_class: Any, environment: Environment
-) -> None:
-    for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-        widget_class(api_client, environment.widget(name, color=color, tier=color[0])).create()
-    query = widget_class.objects(api_client)
-    assert query.get_by_name("b").obj["spec"] == {"color": "blue", "size": 1}
-    assert [one.name for one in query.filter(field_selector={"spec.color": "red"})] == ["a", "c"]
-    assert [one.name for one in query.filter(selector="tier=b")] == ["b"]
-
-
 def test_a_list_can_be_a_table(api_client: Any, widget_class: Any, environment: Environment) -> None:
     environment.create(environment.widget("a"))
     table = widget_class.objects(api_client).as_table()
@@ -81,19 +70,6 @@ def test_a_watch_sees_changes_and_resumes_where_it_was(api_client: Any, environm
     again.response.close()
 
 
-def test_a_watch_without_a_version_begins_with_existing_objects(
-    api_client: Any, widget_class: Any, environment: Environment
-) -> None:
-    environment.create(environment.widget("a"))
-    events = widget_class.objects(api_client).watch()
-    stream = iter(events)
-    assert next(stream).object.name == "a"
-    environment.create(environment.widget("b"))
-    event = next(stream)
-    assert (event.type, event.object.name) == ("ADDED", "b")
-    events.response.close()
-
-
 def test_objects_are_patched_and_updated(
     api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
@@ -109,52 +85,6 @@ def test_objects_are_patched_and_updated(
         2,
         {"app": "web"},
     )
-
-
-def test_an_update_of_a_changed_object_is_a_conflict(
-    api_client: Any, widget_class: Any, environment: Environment
-) -> None:
-    environment.create(environment.widget("w"))
-    widget = widget_class.objects(api_client).get(name="w")
-    environment.relabel("Widget", "w", more="yes")
-    widget.obj["spec"]["size"] = 2
-    with pytest.raises(pykube.exceptions.HTTPError) as caught:
-        widget.update()
-    assert caught.value.code == 409
-    widget.reload()
-    widget.obj["spec"]["size"] = 2
-    widget.update()
-    assert environment.get("Widget", "w")["spec"]["size"] == 2
-
-
-def test_the_status_is_written_apart(api_client: Any, widget_class: Any, environment: Environment) -> None:
-    environment.create(environment.widget("w"))
-    widget = widget_class.objects(api_client).get(name="w")
-    widget.patch({"status": {"ready": True}, "spec": {"color": "blue"}}, subresource="status")
-    assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == (
-        {"ready": True},
-        "red",
-        1,
-    )
-    widget.patch({"status": {"ready": False}, "spec": {"color": "blue"}})
-    assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == (
-        {"ready": True},
-        "blue",
-        2,
-    )
-
-
-def test_an_object_with_finalizers_goes_when_they_have_gone(
-    api_client: Any, widget_class: Any, environment: Environment
-) -> None:
-    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
-    widget = widget_class.objects(api_client).get(name="w")
-    widget.delete(propagation_policy="Background")
-    widget.reload()
-    assert widget.metadata["deletionTimestamp"]
-    widget.patch({"metadata": {"finalizers": []}})
-    assert not widget.exists()
-    widget.delete()  # A second time is as good as the first.
 
 
 def test_refusals_are_the_clients_own_errors(api_client: Any, environment: Environment) -> None:
