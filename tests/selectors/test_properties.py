@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache import AnyOf, FieldSelector, LabelSelector, Selector
@@ -64,43 +64,6 @@ objects = st.fixed_dictionaries(
 
 
 @laws
-@given(filters)
-def test_covers_is_reflexive(one: Selector | AnyOf) -> None:
-    assert one.covers(one).answer is Answer.YES
-
-
-@laws
-@given(selectors, st.data())
-def test_covers_is_transitive(narrow: Selector, data: st.DataObject) -> None:
-    """The wider ones are drawn at random, or made by leaving something out, so that the premise often
-    holds."""
-
-    def wider(one: Selector) -> Selector | AnyOf:
-        kept = {
-            part: getattr(one, part)
-            for part in ("labels", "fields", "names", "namespaces")
-            if data.draw(st.booleans())
-        }
-        choices: list[Selector | AnyOf] = [
-            Selector(**kept),
-            AnyOf([Selector(**kept), data.draw(selectors)]),
-            data.draw(selectors),
-        ]
-        return data.draw(st.sampled_from(choices))
-
-    middle = wider(narrow)
-    wide = wider(middle if isinstance(middle, Selector) else middle.branches[0])
-    assume(middle.covers(narrow).answer is Answer.YES and wide.covers(middle).answer is Answer.YES)
-    assert wide.covers(narrow).answer is Answer.YES
-
-
-@laws
-@given(filters, filters)
-def test_disjoint_is_symmetric(one: Selector | AnyOf, two: Selector | AnyOf) -> None:
-    assert one.disjoint(two) == two.disjoint(one)
-
-
-@laws
 @given(filters, filters, objects)
 def test_objects_of_covered_requests_match(
     declared: Selector | AnyOf, request: Selector | AnyOf, an_object: dict[str, Any]
@@ -139,15 +102,6 @@ def test_the_narrowest_request_is_covered_and_nothing_new(
         assert declared.covers(narrowest).answer is Answer.YES
         assert request.covers(narrowest).answer is Answer.YES
         assert narrowest.contradiction() is None
-
-
-@laws
-@given(filters)
-def test_a_contradiction_is_covered_by_everything_and_selects_nothing(one: Selector | AnyOf) -> None:
-    nothing = Selector("a,!a")
-    assert (
-        (one.contradiction() is not None) == (nothing.covers(one).answer is Answer.YES) == one.disjoint(one)
-    )
 
 
 @laws

@@ -34,34 +34,6 @@ CACHED: Any = Cached
 @each_row(
     "key",
     [
-        "pods",
-        "po",
-        "Pod",
-        "pods.v1",
-        "v1/pods",
-        ("v1", "pods"),
-        ("", "v1", "pods"),
-        "jobs.batch",
-        "batch/v1/jobs",
-        ("batch", "v1", "jobs"),
-        ("batch/v1", "jobs"),
-        ("batch", "jobs"),
-        "webapps.v1.example.com",
-        "example.com/v1/webapps",
-        ("webapps",),
-        "example.com/webapps",
-    ],
-)
-def test_keys_are_those_of_kopf(key: Any) -> None:
-    selectors = Selectors()
-    selectors[key] = "app=web"
-    assert list(selectors) == [key]
-    assert selectors[key] == Selector("app=web")
-
-
-@each_row(
-    "key",
-    [
         "*",
         "v1/*",
         EVERYTHING,

@@ -307,23 +307,6 @@ def test_outside_of_its_namespaces_nothing_is_known() -> None:
         on_both_sides(cache, "pods", namespace="blog")
 
 
-def test_names_of_another_stream_are_not_taken_for_held_ones() -> None:
-    cache = cache_of(Selector(names=["web-1"], namespaces=["shop"]))
-    assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == ["inside", "outside", "absent"]
-    with pytest.raises(OutsideFilter):
-        cache.list_cached("pods", names=["db-1"])
-
-
-def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
-    cache = cache_of()
-    assert on_both_sides(cache, "pods") == 3
-    assert on_both_sides(cache, "pods", labels="app=db") == 1
-    assert on_both_sides(cache, "pods", labels="app", namespace="shop") == 2
-    assert on_both_sides(cache, "pods", names=["db-1"]) == 1
-    with pytest.raises(OutsideFilter):
-        on_both_sides(FakeCache([], {"v1/pods": "app=web"}), "pods")
-
-
 def test_hidden_objects_are_found_by_owner_and_labels_with_the_terms_they_fail() -> None:
     cache = cache_of("app=web,tier!=old")
     owner = cache.get("pods", "web-1", namespace="shop")
@@ -413,28 +396,6 @@ def test_a_cache_is_split_and_joined_by_a_change() -> None:
     asyncio.run(main())
 
 
-def test_subscribers_see_entries_and_departures_and_nothing_outside() -> None:
-    async def main() -> None:
-        cache = cache_of()
-        changes = cache.changes("pods", initial=False)
-        first = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
-        cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"more": "x"}}})
-        cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
-        seen = [await first]
-        cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"app": "web"}}})
-        seen.append(await anext(changes))
-        cache.cluster.delete(pod("db-1"), grace_period=0)
-        seen.append(await anext(changes))
-        assert [(each.name, str(each.cause), each.known_by) for each in seen] == [
-            ("web-1", "left", "metadata"),
-            ("db-1", "entered", None),
-            ("db-1", "deleted", "metadata"),
-        ]
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("wanted", [{}, {"labels": "app=web"}])
 @pytest.mark.parametrize("is_split", [True, False])
 def test_6_a_departure_is_known_from_the_streams_that_there_were(
@@ -506,40 +467,6 @@ def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_i
 
 
 # ---- With streams.
-
-
-def test_own_writes_that_no_stream_has_shown_are_on_their_sides() -> None:
-    async def main() -> None:
-        declared = Cached("app=web", outside="metadata")
-        async with gated(declared, pod("web-1", app="web"), pod("db-1", app="db")) as environment:
-            await environment.cut()
-            cache, cluster = environment.cache, environment.cluster
-            cache.remember(*cluster.create(pod("db-2", app="db")))
-            cache.remember(*cluster.create(pod("web-2", app="web")))
-            assert [where_is(cache, name) for name in ("db-2", "web-2")] == ["outside", "inside"]
-            assert on_both_sides(cache, "pods") == 4
-            assert sorted(each.name for each in cache.list_outside("pods")) == ["db-1", "db-2"]
-            await cache.live.delete("pods", "db-1", namespace="shop", grace_period=0)
-            assert where_is(cache, "db-1") == "absent"
-            assert on_both_sides(cache, "pods") == 3
-
-    run(main())
-
-
-def test_each_namespace_has_its_own_sides() -> None:
-    async def main() -> None:
-        declared = Cached(Selector("app=web", namespaces=["shop", "infra"]), outside="metadata")
-        objects = [pod("web-1", app="web"), pod("db-1", app="db"), pod("db-1", namespace="infra", app="db")]
-        async with gated(declared, *objects) as environment:
-            cache = environment.cache
-            assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == [
-                "inside",
-                "outside",
-                "absent",
-            ]
-            assert on_both_sides(cache, "pods", namespace="shop") == 2
-
-    run(main())
 
 
 def test_an_object_that_enters_between_two_looks_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:

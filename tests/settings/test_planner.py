@@ -193,13 +193,6 @@ TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
 
 
 @each_row(("promise", "declared", "watched", "streams"), TABLE, ids=[row[0] for row in TABLE])
-def test_each_filter_has_its_streams(
-    promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
-) -> None:
-    assert written(plan(declared, PODS, namespaces=watched)) == streams, promise
-
-
-@each_row(("promise", "declared", "watched", "streams"), TABLE, ids=[row[0] for row in TABLE])
 def test_the_streams_hold_no_more_and_no_less_than_the_filter(
     promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
 ) -> None:

@@ -228,13 +228,6 @@ def test_all_others_are_beside_a_field_selector_of_another_namespace(namespaces:
     assert planned.filter == Selector("x", namespaces=["test"])
 
 
-def test_a_filter_without_defaults_is_as_declared() -> None:
-    settings = SelectCacheSettings()
-    twice = AnyOf(["app=web", "app=web"])
-    settings.selectors["pods"] = twice
-    assert settings.effective("pods").filter is twice
-
-
 def test_everything_as_a_filter_stops_both_selectors() -> None:
     settings = SelectCacheSettings()
     settings.defaults.labels, settings.defaults.fields = "team=a", "metadata.name=a"
@@ -279,12 +272,6 @@ def test_the_others_are_excluded_beside_other_fields() -> None:
     assert settings.effective("pods").filter.branches[0] == Selector(
         fields="spec.nodeName=n1,metadata.namespace!=a"
     )
-
-
-def test_all_others_alone_are_all_namespaces() -> None:
-    settings = SelectCacheSettings()
-    settings.selectors["pods"] = Cached("app=web", namespaces=[ALL_OTHERS])
-    assert settings.effective("pods").filter == Selector("app=web")
 
 
 # ---- Cluster-scoped kinds.

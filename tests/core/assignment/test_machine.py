@@ -19,19 +19,16 @@ from kopf_selectcache.core.assignment.replica import (
     Cool,
     Decline,
     DeleteLease,
-    Drain,
     Drained,
     Effect,
     Input,
     LeaseSeen,
     LeasesListed,
-    Left,
     ListLeases,
     Options,
     Outcome,
     Phase,
     ReadAssignment,
-    Resign,
     StartRange,
     State,
     Stop,
@@ -39,7 +36,6 @@ from kopf_selectcache.core.assignment.replica import (
     SwapLease,
     Term,
     Tick,
-    Timing,
     Warm,
     Warmed,
     begin,
@@ -142,19 +138,6 @@ def working() -> Replica:
     return replica
 
 
-def test_a_replica_alone_works_after_the_time_of_one_write() -> None:
-    replica = Replica()
-    replica.give(Tick())
-    assert (replica.acting(), replica.condition) == ([], "it works")
-    replica.run(4.9)
-    assert replica.acting() == []
-    replica.run(5.0)
-    assert replica.acting() == [0, 1]
-    assert [each for each in replica.effects if isinstance(each, StartRange)] == [
-        StartRange(each, Term("aa-1-4", 1)) for each in (0, 1)
-    ]
-
-
 def test_21_it_takes_ranges_after_its_lease_names_the_assignment() -> None:
     replica = Replica()
     replica.give(Tick())
@@ -182,22 +165,6 @@ def test_it_renews_its_lease_six_times_a_minute_and_asks_for_nothing_else() -> N
     replica.effects.clear()
     replica.run(606.0)
     assert [type(each) for each in replica.effects] == [SwapLease] * 60
-
-
-def test_21_it_stops_before_its_lease_can_expire() -> None:
-    replica = working()
-    replica.is_up = False
-    before = deadline_of(replica.state)
-    assert before <= replica.at + Timing().lease - Timing().margin
-    replica.run(before - 0.1)
-    assert replica.acting() == [0, 1]
-    term = replica.state.holds[0].term
-    assert time_left(replica.state, 0, term, before - 3.0) == 3.0
-    assert time_left(replica.state, 0, term, before) == 0.0, "whether or not it was woken"
-    replica.effects.clear()
-    replica.run(before)
-    assert [type(each) for each in replica.effects if isinstance(each, Stop)] == [Stop, Stop]
-    assert replica.condition == "it has no Lease yet"
 
 
 def test_21_after_a_clock_has_jumped_it_begins_anew_and_buries_nobody() -> None:
@@ -284,19 +251,6 @@ def test_21_it_stops_when_the_assignment_is_deleted_or_edited(read: AssignmentRe
     replica.run(replica.at + 10.0)
     assert replica.acting() == [0, 1]
     assert len({hold.term.nonce for hold in replica.state.holds} & {"aa-1-4"}) == 0
-
-
-def test_21_it_stops_when_an_earlier_assignment_is_put_back() -> None:
-    replica = working()
-    assert replica.assignment.assignment is not None
-    earlier = replace(replica.assignment.assignment, serial=1, shares=(Share(),) * 2)
-    replica.version += 1
-    replica.assignment = AssignmentRead(str(replica.version), "u", earlier)
-    replica.effects.clear()
-    replica.give(AssignmentSeen(replica.assignment))
-    assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
-    assert replica.assignment.assignment is not None
-    assert replica.assignment.assignment.nonce != earlier.nonce
 
 
 @pytest.mark.parametrize(("range_", "owner"), [(0, "web-9/zz-1"), (1, "")])
@@ -446,20 +400,6 @@ def test_21_it_stops_after_a_restore_of_the_server() -> None:
     assert replica.acting() == [0, 1]
 
 
-def test_when_it_leaves_it_drains_frees_and_gives_its_lease_back() -> None:
-    replica = working()
-    replica.effects.clear()
-    drains = [each for each in replica.give(Resign()) if isinstance(each, Drain)]
-    assert len(drains) == 2
-    assert replica.leases["web-1"].lease == Lease("web-1/aa-1", "aa-1-4", is_leaving=True, written=6.0)
-    assert replica.acting() == [0, 1], "its handlers may finish"
-    replica.give(*(Drained(each.range, each.term) for each in drains))
-    assert replica.effects[-1] == Left()
-    assert replica.leases["web-1"].lease == Lease()
-    assert replica.assignment.assignment is not None
-    assert [(each.owner, each.is_clean) for each in replica.assignment.assignment.shares] == [("", True)] * 2
-
-
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     replica = working()
     replica.give(Tick())
@@ -467,14 +407,6 @@ def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     replica.give(Answered(9999, Outcome.YES, "7", "u"), Drained(0, Term("old", 1)), Warmed(0, 9999))
     replica.give(LeasesListed(9999, ()), AssignmentSeen(AssignmentRead(), 9999))
     assert replica.state == before
-
-
-def test_a_given_state_stays_as_it_is() -> None:
-    replica = working()
-    before = replica.state
-    kept = replace(before)
-    step(before, Resign(), 1000.0)
-    assert before == kept
 
 
 def test_its_status_names_ranges_that_nobody_acts_on() -> None:

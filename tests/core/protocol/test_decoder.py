@@ -43,19 +43,6 @@ def test_a_page_has_its_version_its_token_and_its_records() -> None:
     assert [record.key for record in read.records] == [("shop", "web-1")]
 
 
-def test_the_last_page_has_no_token() -> None:
-    assert page(listing()).token == ""
-
-
-def test_a_page_without_items_may_have_a_token() -> None:
-    assert page(listing(metadata={"resourceVersion": "9", "continue": "more"})) == Page("9", "more", ())
-
-
-@pytest.mark.parametrize("others", [{"items": None}, {"items": []}])
-def test_null_items_are_none(others: dict[str, Any]) -> None:
-    assert page(listing(**others)).records == ()
-
-
 def test_a_status_may_come_where_a_list_was_asked_for() -> None:
     status = {
         "kind": "Status",
@@ -173,16 +160,6 @@ def test_one_object_that_makes_no_sense_refuses_the_page() -> None:
     garbled(PODS.page, listing({"metadata": METADATA}, {"metadata": {}}))
 
 
-@each_row(
-    "data",
-    [b"", b"{", b"[]", b"null", b"<html>", b"\xff\xfe", listing()[:-1], listing() + b"{}", b"[" * 100_000],
-)
-def test_data_that_is_no_json_or_cut_short_is_refused(data: bytes) -> None:
-    garbled(PODS.page, data)
-    garbled(PODS.line, data)
-    garbled(PODS.record, data)
-
-
 # ---- Objects.
 
 
@@ -205,12 +182,6 @@ def test_a_record_has_all_that_reads_select_by() -> None:
         {"app": "web"},
         ("o-1", "o-2"),
     )
-
-
-@pytest.mark.parametrize("null", ["labels", "ownerReferences"])
-def test_null_labels_and_owners_are_none(null: str) -> None:
-    record = record_of({"metadata": METADATA | {null: None}})
-    assert (record.labels, record.owners) == ({}, ())
 
 
 def test_an_object_of_a_cluster_scoped_kind_has_no_namespace() -> None:
@@ -428,31 +399,6 @@ def test_a_decoded_object_has_kind_and_version_whether_or_not_the_list_had_them(
 
 
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:labels": {}}}}]
-
-
-def test_managed_fields_are_cut_out_and_every_other_value_keeps_its_bytes() -> None:
-    odd = (
-        b'{ "float":1.50, "big":12345678901234567890123, "text":"\\u00e9\\n\xc3\xa9", "empty":{ },'
-        b' "managedFields":[1] }'
-    )
-    metadata = dump(METADATA | {"managedFields": MANAGED})[:-1] + b',"annotations":{"a":"\\u00e9"}}'
-    data = PODS.record(
-        b'{"kind":"Pod","apiVersion":"v1","metadata":' + metadata + b',"spec":' + odd + b"}"
-    ).data
-    assert odd in data
-    assert b'"annotations":{"a":"\\u00e9"}' in data
-    assert b"kubectl" not in data
-    assert json.loads(data)["metadata"] == METADATA | {"annotations": {"a": "\u00e9"}}
-
-
-def test_managed_fields_that_are_only_spoken_of_stay() -> None:
-    spoken = {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": METADATA,
-        "spec": {"managedFields": 1, "text": '"managedFields"'},
-    }
-    assert record_of(spoken).decode() == spoken
 
 
 @pytest.mark.parametrize("extra", [{}, {"managedFields": MANAGED}])

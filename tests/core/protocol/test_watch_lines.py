@@ -24,13 +24,6 @@ from .decoding import CANARY, METADATA, PODS, dump, event, garbled, listing, wri
 # ---- Lines of a watch.
 
 
-@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", "DELETED"])
-def test_an_event_has_its_type_and_its_object(type_: str) -> None:
-    read = PODS.line(event(type_, {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA}))
-    assert isinstance(read, Event)
-    assert (read.type, read.record.name, read.record.version) == (type_, "web-1", "5")
-
-
 @each_row(
     ("annotations", "complete"),
     [
@@ -105,17 +98,6 @@ def test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unles
         left = SELECTING.line(event("DELETED", obj))
     assert isinstance(left, Event)
     assert left.record.labels == metadata.get("labels", {})
-
-
-@pytest.mark.parametrize("usual", [True, False])
-def test_an_object_that_the_selector_selects_is_taken_in(usual: bool) -> None:  # A parameter of the test.
-    obj = {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": METADATA | {"labels": {"app": "web"}},
-        "spec": {"nodeName": "n1"},
-    }
-    assert isinstance(SELECTING.line(event("ADDED", written(obj, usual=usual))), Event)
 
 
 @each_row(

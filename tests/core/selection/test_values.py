@@ -11,8 +11,6 @@ from kopf_selectcache.core.selection.values import (
     BOOLEAN,
     INTEGER,
     MAX_INT,
-    NAMESPACE,
-    NAMESPACE_OR_NONE,
     PRESENT,
     Domain,
     LabelValues,
@@ -150,15 +148,6 @@ def test_the_largest_integer_is_in_the_complement_of_the_integers_below_it() -> 
     assert (~LabelValues.above(MAX_INT - 1)).integers == ((0, MAX_INT - 1),)
 
 
-def test_how_many_spellings_a_range_has() -> None:
-    """A range is empty exactly once as many values are taken out as it has."""
-    spelled = [str(number).zfill(width) for number in range(8, 13) for width in range(len(str(number)), 64)]
-    assert len(spelled) == 2 * 63 + 3 * 62
-    range_ = LabelValues.above(7) & LabelValues.below(13)
-    assert (range_ & ~LabelValues.only(spelled)).empty
-    assert not (range_ & ~LabelValues.only(spelled[1:])).empty
-
-
 LABEL_SETS = [
     ABSENT,
     PRESENT,
@@ -228,35 +217,6 @@ def test_classes_separate_values_that_the_rules_separate() -> None:
     assert list(Strings.classes([Strings.only(ANYTHING, ["other"])], frozenset(["other", "other-1"]))) == [
         "other-2"
     ]
-
-
-STRING_SETS = [
-    Strings.only(domain, values)
-    for domain in (ANYTHING, BOOLEAN)
-    for values in ([], ["true"], ["true", "false"], ["a", "true"])
-]
-
-
-@each_row(
-    ("one", "two"), list(itertools.product([*STRING_SETS, *(~values for values in STRING_SETS)], repeat=2))
-)
-def test_algebra_of_strings(one: Strings, two: Strings) -> None:
-    if one.domain is not two.domain:
-        return
-    values = sorted(one.domain.finite or ["", "a", "true", "false", "other"])
-    for value in values:
-        assert (value in one & two) == (value in one and value in two)
-        assert (value in ~one) == (value not in one)
-    assert (one & two).empty == (not any(value in one & two for value in values))
-
-
-def test_a_string_set_has_no_absence_and_nothing_outside_its_domain() -> None:
-    assert None not in ~Strings.only(ANYTHING, [])
-    assert "maybe" not in ~Strings.only(BOOLEAN, [])
-    assert Strings.only(BOOLEAN, ["maybe"]).empty
-    assert Strings.only(INTEGER, ["007", "+1", "7", "-0"]).listed == {"7"}
-    assert "" in ~Strings.only(NAMESPACE_OR_NONE, ["a"])
-    assert "" not in ~Strings.only(NAMESPACE, ["a"])
 
 
 def test_a_domain_with_the_empty_string() -> None:

@@ -105,15 +105,6 @@ def test_of_a_stored_object_and_a_write_the_newer_one_is_shown(
 # ---- Until when.
 
 
-def test_a_write_is_shown_until_its_event_arrives() -> None:
-    union, branch = one(record(9))
-    union.lay(written(12))
-    assert shown(union) == "12"
-    branch.put(record(12))
-    branch.progress("12")
-    assert (shown(union), active(union), resting(union), union.own_writes.size) == ("12", [], [], 0)
-
-
 def test_a_write_is_over_once_each_branch_that_could_hold_its_object_has_passed_it() -> None:
     union, a, b = two()
     union.lay(written(12))
@@ -123,26 +114,6 @@ def test_a_write_is_over_once_each_branch_that_could_hold_its_object_has_passed_
     assert active(union) == ["12"]
     a.progress("12")
     assert (shown(union), active(union)) == (None, [])
-
-
-def test_a_write_does_not_wait_for_branches_of_other_namespaces() -> None:
-    union = Union([Keys("shop"), Keys("blog")])
-    shop, blog = writers(union)
-    listed(shop, 10)
-    listed(blog, 10)
-    union.lay(written(12))
-    shop.progress("12")
-    assert (active(union), resting(union)) == ([], [])
-
-
-def test_a_write_that_a_branch_shows_rests_until_the_others_have_passed_it() -> None:
-    union, a, b = two()
-    union.lay(written(12))
-    a.put(record(12))
-    a.progress("12")
-    assert (shown(union), active(union), resting(union)) == ("12", [], ["12"])
-    b.progress("12")
-    assert (active(union), resting(union), union.own_writes.size) == ([], [], 0)
 
 
 def test_a_write_stays_while_a_branch_that_is_behind_shows_an_older_object() -> None:
@@ -163,30 +134,6 @@ def test_a_write_that_rests_hides_older_reports_of_a_branch() -> None:
     a.progress("12")
     b.put(record(11))
     assert (active(union), shown(union)) == (["12"], "12")
-
-
-def test_a_deletion_by_somebody_else_is_shown_though_a_branch_is_quiet() -> None:
-    union, a, b = two()
-    union.lay(written(12))
-    a.put(record(12))
-    a.leave(record(13))
-    assert shown(union) == "12", "it may be in B"
-    assert union.awaited == {b.substore: "13"}
-    b.jump("13")
-    assert (shown(union), active(union), resting(union)) == (None, [], [])
-
-
-def test_an_object_that_moves_by_an_own_write_does_not_go_back_when_it_is_deleted() -> None:
-    union, a, b = two(record(9))
-    union.lay(written(12))  # From A to B.
-    a.leave(record(12))
-    assert shown(union) == "12"
-    b.put(record(12))
-    assert shown(union) == "12"
-    b.leave(record(13))
-    assert shown(union) == "12"
-    a.progress("13")
-    assert shown(union) is None
 
 
 def test_a_write_that_no_branch_shows_is_in_doubt_once_one_has_passed_it() -> None:
@@ -216,16 +163,6 @@ def test_an_answer_that_comes_after_the_event_is_not_shown() -> None:
     branch.leave(record(13))
     union.lay(written(12))
     assert (shown(union), active(union), resting(union)) == (None, [], [])
-
-
-def test_before_the_first_list_a_write_is_shown_and_waits_for_a_list_that_has_it() -> None:
-    union = Union()
-    (branch,) = writers(union)
-    union.lay(written(12))
-    listed(branch, 11)
-    assert shown(union) == "12"
-    branch.progress("12")
-    assert (shown(union), active(union)) == (None, [])
 
 
 def test_a_list_says_nothing_before_it_is_complete() -> None:
@@ -264,16 +201,6 @@ def test_a_list_of_one_namespace_looks_at_no_writes_of_others(monkeypatch: pytes
     monkeypatch.setattr(OwnWrites, "settle", counted)
     listed(shop, 11)
     assert set(looked) == {"shop"}
-
-
-def test_a_newer_write_of_an_object_outlives_the_version_of_the_older_one() -> None:
-    union, branch = one()
-    union.lay(written(12))
-    union.lay(written(14))
-    branch.progress("13")
-    assert active(union) == ["14"]
-    branch.progress("14")
-    assert active(union) == []
 
 
 def test_versions_that_are_no_numbers_are_not_shown() -> None:
@@ -364,14 +291,6 @@ def test_a_deletion_that_rests_hides_its_object_if_that_comes_back(uid: str, exp
     assert active(union) == []
 
 
-def test_a_list_from_before_a_deletion_does_not_show_its_object() -> None:
-    union, branch = one(record(9))
-    union.lay(deleted())
-    branch.leave(record(11))
-    listed(branch, 12, record(9))
-    assert (shown(union), active(union)) == (None, ["deleted"])
-
-
 def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> None:
     union, branch = one(record(9))
     union.lay(deleted())
@@ -380,13 +299,6 @@ def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> N
     assert active(union) == []
     union.lay(written(14, "u2"))
     assert (active(union), resting(union)) == (["14"], [])
-
-
-def test_an_object_shown_before_another_of_its_name_was_deleted_is_gone() -> None:
-    union, _ = one(record(9))
-    union.lay(written(12, "u1"))
-    union.lay(OwnWrite(KEY, "u2", "", None, at=0.0, deleted=frozenset({"u1"})))
-    assert (shown(union), active(union)) == (None, ["deleted"])
 
 
 def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:

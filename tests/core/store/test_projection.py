@@ -105,42 +105,11 @@ def test_managed_fields_are_stored_by_name_alone() -> None:
     }
 
 
-def test_a_dropped_path_is_gone_and_everything_else_stays() -> None:
-    assert kept(drop=["spec.nodeName"]) == without(PLAIN, "spec", "nodeName")
-    assert kept(drop=["status"]) == without(PLAIN, "status")
-
-
-def test_only_the_paths_to_keep_and_the_identity_stay() -> None:
-    assert kept(keep=["spec.nodeName"]) == IDENTITY_ALONE | {"spec": {"nodeName": "n-1"}}
-    assert kept(keep=[]) == IDENTITY_ALONE
-
-
-def test_a_part_of_a_path_to_keep_may_be_dropped() -> None:
-    assert kept(keep=["spec"], drop=["spec.containers"]) == IDENTITY_ALONE | {"spec": {"nodeName": "n-1"}}
-
-
-def test_paths_lead_through_lists_to_each_item() -> None:
-    dropped = kept(drop=["spec.containers.env"])
-    assert dropped["spec"]["containers"] == [
-        {"name": "app", "ports": [{"containerPort": 80}]},
-        {"name": "proxy"},
-    ]
-    chosen = kept(keep=["spec.containers.name", "spec.containers.ports.containerPort"])
-    assert chosen["spec"] == {
-        "containers": [{"name": "app", "ports": [{"containerPort": 80}]}, {"name": "proxy"}]
-    }
-
-
 def test_an_item_of_which_nothing_is_stored_keeps_its_place() -> None:
     assert kept(keep=["spec.containers.env"])["spec"]["containers"] == [
         {"env": [{"name": "TOKEN", "value": CANARY}]},
         {},
     ]
-
-
-@pytest.mark.parametrize("nested", [[[{"b": 1, "c": 2}], {"b": 3}], [[[{"b": 1}]]]])
-def test_lists_within_lists_are_led_through_as_well(nested: Any) -> None:
-    assert '"b"' not in json.dumps(kept(POD | {"data": nested}, drop=["data.b"])["data"])
 
 
 @each_row("value", [None, 1, "text", True, [1, "text", None]])
@@ -181,15 +150,6 @@ def test_a_key_in_whichever_spelling_is_dropped() -> None:
     assert (
         CANARY.encode() not in Reader.of(PODS, Projection.of(drop=["spec.containers.env"])).record(data).data
     )
-
-
-@each_row("projection", [Projection.of(drop=["spec"]), Projection.of(keep=["status"])])
-@each_row("said", [{}, {"kind": "Pod", "apiVersion": "v1"}])
-def test_a_projected_object_is_the_same_bytes_from_a_list_and_from_a_watch(
-    projection: Projection, said: dict[str, str]
-) -> None:
-    bare = {key: value for key, value in POD.items() if key not in ("kind", "apiVersion")}
-    assert recorded(projection, said | bare).data == recorded(projection, POD).data
 
 
 @pytest.mark.parametrize(
@@ -441,13 +401,6 @@ def test_a_path_that_is_not_stored_is_known_and_so_are_its_parents_and_children(
 def test_the_declared_drop_is_reported_where_a_path_is_not_stored(path: str, why: str | None) -> None:
     dropping = Projection.of(drop=["status", "spec.containers.env"]).dropping(keys_of(path))
     assert dropping == (keys_of(why) if why is not None else None)
-
-
-def test_all_is_stored_but_for_managed_fields() -> None:
-    assert ALL.stores(("spec",))
-    assert not ALL.stores(("metadata",))
-    assert not ALL.stores(())
-    assert not ALL.stores(("metadata", "managedFields", "manager"))
 
 
 def test_objects_are_partial_if_anything_but_managed_fields_may_be_missing() -> None:

@@ -3,7 +3,6 @@ half-made state."""
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
 
 import msgspec
@@ -64,11 +63,6 @@ def test_a_version_is_neither_newer_nor_older_than_itself(same: str) -> None:
     assert not is_older(same, same)
 
 
-def test_leading_zeros_make_no_other_version() -> None:
-    assert not is_newer("009", "9")
-    assert not is_older("009", "9")
-
-
 @each_row(
     ("one", "two"), [("a", "b"), ("9", "ten"), ("", "5"), ("-1", "2"), ("\u0669", "5"), ("5", "\u0669")]
 )
@@ -95,30 +89,7 @@ def test_a_record_never_shows_the_object_in_its_text() -> None:
     assert "canary" not in repr(pod("a", "1", data=b'{"data":{"password":"canary"}}'))
 
 
-def test_a_record_knows_its_key() -> None:
-    assert pod("a", "1").key == ("shop", "a")
-
-
 # ---- Generations.
-
-
-def test_a_new_store_holds_nothing_as_of_no_version() -> None:
-    store = Store()
-    assert store.version == ""
-    assert store.get("shop", "a") == (None, "")
-    assert store.records() == ([], "")
-
-
-def test_a_generation_is_seen_as_a_whole_when_it_is_committed_and_not_before() -> None:
-    store = committed(pod("old", "50"))
-    store.begin()
-    store.put(pod("new", "120"))
-    store.leave(pod("old", "130"))
-    assert held(store) == {"old": "50"}
-    assert store.version == "100"
-    store.commit("130")
-    assert held(store) == {"new": "120"}
-    assert store.version == "130"
 
 
 def test_an_abandoned_generation_leaves_no_trace() -> None:
@@ -129,17 +100,6 @@ def test_an_abandoned_generation_leaves_no_trace() -> None:
     store.abandon()
     assert told(store.put(pod("c", "65"))) == [(None, "65")]
     assert held(store) == {"a": "50", "c": "65"}
-
-
-def test_nothing_of_an_abandoned_generation_is_in_the_next() -> None:
-    store = committed()
-    store.begin()
-    store.put(pod("b", "60"))
-    store.leave(pod("c", "70"))
-    store.begin()
-    store.put(pod("c", "65"))
-    store.commit("110")
-    assert held(store) == {"c": "65"}
 
 
 def test_a_commit_of_nothing_that_was_begun_is_a_mistake_and_wipes_nothing() -> None:
@@ -255,14 +215,6 @@ def test_an_object_may_become_unreadable_and_readable_again_without_a_new_versio
         assert found is record
 
 
-def test_after_a_restoration_lower_versions_are_taken_in_again() -> None:
-    store = committed(pod("a", "95"))
-    store.begin()
-    store.put(pod("a", "40"))
-    store.commit("50")
-    assert told(store.put(pod("a", "51"))) == [("40", "51")]
-
-
 @pytest.mark.parametrize("versions", [("8", "9", "10"), ("10", "9", "8"), ("9", "10", "9")])
 def test_while_a_generation_is_staged_the_order_of_versions_means_nothing(versions: tuple[str, ...]) -> None:
     store = committed(*(pod("a", version) for version in versions))
@@ -273,15 +225,6 @@ def test_an_object_that_left_while_staged_is_not_brought_back_by_a_replay() -> N
     store = Store()
     store.begin()
     store.put(pod("a", "5"))
-    store.leave(pod("a", "7"))
-    store.put(pod("a", "5"))
-    store.commit("10")
-    assert held(store) == {}
-
-
-def test_an_object_that_left_while_staged_is_not_brought_back_by_a_late_report() -> None:
-    store = Store()
-    store.begin()
     store.leave(pod("a", "7"))
     store.put(pod("a", "5"))
     store.commit("10")
@@ -310,16 +253,6 @@ def test_the_deletion_of_another_object_of_that_name_changes_nothing_while_stage
 # ---- The guard of each object.
 
 
-def test_an_object_comes_changes_and_leaves() -> None:
-    store = committed()
-    first, second = pod("a", "101"), pod("a", "102")
-    assert store.put(first) == [Change(None, first, ChangeCause.ENTERED)]
-    assert store.put(second) == [Change(first, second, ChangeCause.UPDATED)]
-    last = pod("a", "103")
-    assert store.leave(last) == [Change(second, None, ChangeCause.LEFT, last=last)]
-    assert store.records() == ([], "100")
-
-
 @pytest.mark.parametrize("version", ["9", "10", "009"])
 def test_an_object_never_goes_back_and_a_replay_changes_nothing(version: str) -> None:
     store = committed(pod("a", "10"))
@@ -340,23 +273,6 @@ def test_a_deletion_and_creation_seen_as_one_change_is_reported_as_both() -> Non
         Change(old, None, ChangeCause.DELETED, known_by="confirmed"),
         Change(None, new, ChangeCause.ENTERED),
     ]
-
-
-def test_a_replayed_deletion_is_reported_once() -> None:
-    store = committed(pod("a", "9"))
-    assert len(store.leave(pod("a", "10"))) == 1
-    assert store.leave(pod("a", "10")) == []
-
-
-def test_a_deletion_may_bear_the_version_that_was_deleted() -> None:
-    store = committed(pod("a", "9"))
-    assert told(store.leave(pod("a", "9"))) == [("9", None)]
-
-
-def test_a_deletion_from_before_the_object_returned_changes_nothing() -> None:
-    store = committed(pod("a", "10"))
-    assert store.leave(pod("a", "9")) == []
-    assert held(store) == {"a": "10"}
 
 
 def test_the_deletion_of_another_object_of_that_name_changes_nothing() -> None:
@@ -452,36 +368,3 @@ def test_i8_memory_stays_within_one_and_a_half_times_in_a_relist_without_changes
     print(f"{steady:,} bytes held, {peak:,} at most during the relist: {peak / steady:.2f} times")
     assert len(union.store.records()[0]) == 960
     assert peak <= 1.5 * steady
-
-
-def test_readers_in_other_threads_see_each_generation_whole_and_with_its_own_version() -> None:
-    # Generation n is 50 objects of version n, so that any mixture shows, be it of objects or of objects and
-    # version.
-    store, ready, done = (
-        committed(*(pod(f"pod-{i}", "1") for i in range(50)), version="1"),
-        threading.Event(),
-        threading.Event(),
-    )
-    seen: list[tuple[set[str], int, str]] = []
-
-    def read() -> None:
-        ready.set()
-        while not done.is_set():
-            one, version = store.get("shop", "pod-7")
-            seen.append(({one.version if one else ""}, 50, version))
-            records, version = store.records()
-            seen.append(({record.version for record in records}, len(records), version))
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    ready.wait()
-    for generation in range(2, 300):
-        store.begin()
-        for i in range(50):
-            store.put(pod(f"pod-{i}", str(generation)))
-        store.commit(str(generation))
-    done.set()
-    for reader in readers:
-        reader.join()
-    assert all(versions == {version} and count == 50 for versions, count, version in seen)

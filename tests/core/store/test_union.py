@@ -56,9 +56,3 @@ def test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is(
         f" departures; {rules}"
     )
     assert walked >= least
-
-
-def test_an_object_that_comes_moves_goes_back_is_deleted_and_created_elsewhere_is_shown_as_it_is() -> None:
-    walked = sum(1 for _ in walks(("x", "A", "B", "A", "x", "B"), 2, Rules()))
-    print(f"{walked:,} orders")
-    assert walked > 100

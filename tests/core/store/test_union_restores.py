@@ -29,13 +29,6 @@ def test_readers_see_the_former_state_until_all_branches_have_been_listed() -> N
     assert (held(union), union.store.version, union.has_one_epoch) == ("510", "500", True)
 
 
-def test_all_branches_are_relisted_and_that_is_reported_once() -> None:
-    union, _, b = restored()
-    assert union.pop_streams_to_relist() == {b.substore: "restored"}
-    listed(b, "505", restored=True)
-    assert union.pop_streams_to_relist() == {}
-
-
 def test_readers_see_the_former_state_until_all_branches_have_reached_the_newest_list() -> None:
     union, a, b = restored()
     assert listed(b, "505", restored=True) == [], "an object may have moved from B to A between the lists"
@@ -67,50 +60,12 @@ def test_an_object_that_moves_meanwhile_is_never_absent() -> None:
     assert b.progress("507") == []
 
 
-def test_a_departure_that_was_awaited_before_the_restore_is_forgotten() -> None:
-    union, a, b = two(pod("900"), version="1000")
-    a.leave(pod("1001"))
-    assert held(union) == "900"
-    listed(a, "500", pod("450"), restored=True)
-    assert union.unconfirmed == {}
-    assert told(listed(b, "500", restored=True)) == [("900", "450")]
-
-
-def test_objects_that_only_the_former_state_has_depart_and_the_others_enter() -> None:
-    _union, a, b = two(pod("900"), version="1000")
-    listed(a, "500", pod("400", name="other"), restored=True)
-    changes = listed(b, "500", restored=True)
-    assert sorted(told(changes), key=str) == [("900", None), (None, "400")]
-
-
-def test_an_object_of_that_name_with_another_uid_replaces_the_former() -> None:
-    _, a, b = two(pod("90"), version="100")
-    listed(a, "50", restored=True)
-    assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
-
-
-def test_an_object_that_both_states_have_is_no_change() -> None:
-    union, a, b = two(pod("90"), version="100")
-    listed(a, "95", pod("90"), restored=True)
-    assert listed(b, "95", restored=True) == []
-    assert held(union) == "90"
-
-
 def test_a_second_restore_begins_anew() -> None:
     union, a, b = restored()
     assert listed(a, "300", pod("250"), restored=True) == []
     assert listed(b, "400", restored=True) == [], "that list is from before the second restore, or later"
     assert told(a.progress("400")) == [("900", "250")]
     assert union.epoch == 2
-
-
-def test_a_restore_of_one_group_is_one_of_all() -> None:
-    """All groups are of one server."""
-    union, a, b = two(pod("900"), version="1000")
-    listed(a, "500", restored=True)
-    assert (union.epoch, a.epoch, b.epoch) == (1, 1, 0)
-    listed(b, "500")
-    assert (a.epoch, b.epoch) == (1, 1)
 
 
 # ---- Restores under higher versions, which only the objects show.

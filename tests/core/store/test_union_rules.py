@@ -58,18 +58,6 @@ def test_an_object_of_several_branches_is_held_once_unless_they_know_other_field
     assert (b.view.records()[0][0] is shown) is once
 
 
-def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
-    union = Union([Keys()] * 3)
-    slow, a, c = writers(union)
-    listed(slow, "10")
-    listed(a, "10", pod("1"))
-    listed(c, "10", pod("2", name="other"))
-    assert a.leave(pod("13")) == c.leave(pod("11", name="other")) == []
-    assert told(slow.progress("11")) == [("2", None)]
-    assert slow.progress("13") == []
-    assert told(c.progress("13")) == [("1", None)]
-
-
 def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
     union = Union([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
     for branch in writers(union):
@@ -85,27 +73,6 @@ def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch
     listed(shop, "10", pod("1"))
     listed(blog, "10")
     assert told(shop.leave(pod("1"))) == [("1", None)]
-
-
-def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> None:
-    union, a, b = two(pod("1"), pod("2", name="stays"))
-    a.begin()
-    assert a.put(pod("3", name="new")) == a.put(pod("12", name="stays")) == []
-    assert len(union.store.records()[0]) == 2
-    assert sorted(told(a.commit("12")), key=str) == [("2", "12"), (None, "3")]
-    assert held(union) == "1"
-    assert union.store.version == "10", "when it left is not known: it may have been gone at 11"
-    assert told(b.progress("12")) == [("1", None)]
-    assert union.store.version == "12"
-
-
-def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
-    union, a, b = two(pod("1"), pod("2", name="other"))
-    for record, version in ((pod("11"), "11"), (pod("12", name="other"), "12")):
-        a.leave(record)
-        b.progress(version)
-    assert union.store.records()[0] == []
-    assert told(b.put(pod("13"))) == [(None, "13")]
 
 
 def test_objects_of_a_wider_watch_are_not_taken_in() -> None:
@@ -150,15 +117,6 @@ def test_a_departure_is_known_to_be_a_deletion_only_if_the_streams_prove_absence
 
 
 # ---- Versions.
-
-
-def test_the_version_is_the_least_of_the_branches_and_none_before_each_had_a_list() -> None:
-    union = Union([Keys("shop"), Keys("blog")])
-    shop, blog = writers(union)
-    listed(shop, "10")
-    assert (union.store.version, shop.version) == ("", "10")
-    listed(blog, "20")
-    assert (union.store.version, shop.version, blog.version) == ("10", "10", "20")
 
 
 def test_versions_that_cannot_be_compared_are_settled_by_equality() -> None:
@@ -287,12 +245,6 @@ def test_a_change_that_a_branch_missed_is_unconfirmed_until_it_is_listed_anew() 
     assert listed(a, "22") == []
     assert told(b.progress("22")) == [("12", None)]
     assert (union.unconfirmed, union.pop_streams_to_relist(), union.store.version) == ({}, {}, "22")
-
-
-def test_an_object_held_by_several_branches_is_counted_once() -> None:
-    union, _, b = two(pod("1"))
-    b.put(pod("1"))
-    assert [record.version for record in union.newest()] == ["1"]
 
 
 # ---- The changes that readers of a split union see.
