@@ -225,6 +225,25 @@ def test_a_template_that_was_read_is_freed_when_others_are_read(
     assert 1 <= sum(frame is not None for frame in frames) <= 4
 
 
+def test_unpacked_templates_of_a_kind_take_at_most_4_mb_also_those_of_deleted_objects(learnt: Learnt) -> None:
+    packing, templates = learnt(), WeakSet[Template]()
+    kept: list[Record] = []
+    for number in range(120):
+        owner = f"app-{number}"
+        found = [
+            record(packing, pod(owner, each, size=1_000), owner, name=f"{owner}-{each}") for each in range(2)
+        ]
+        for each in found:
+            packing.pack_record(each)
+        templates.add(template_of(found[1]))
+        kept += found if number % 2 else []
+        for each in (*found, *kept[-6:]):
+            assert each.data
+        unpacked = sum(len(each.frame or b"") for each in templates)
+        assert unpacked <= 4 * 1024 * 1024
+    assert unpacked > 3 * 1024 * 1024, "the limit was reached"
+
+
 def test_a_template_that_is_read_outlasts_those_that_are_not(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
