@@ -31,6 +31,8 @@ NO_ENTRIES = ("__init__", "__main__", "_errors", "_kopf")
 LOGGING = ("critical", "debug", "error", "exception", "info", "log", "warning")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
+CHECKING = ("check", "refuse", "require", "warn")
+"""The words with which the names of functions begin that only raise or warn."""
 TEXT_TYPES = {"Iterable", "Iterator", "None", "Sequence", "list", "str", "tuple"}
 MESSAGE = re.compile(
     r"\bstr\([\w.]*(error|explained|problem|verdict|\.value)\b|\bstr\(.*\bstats\(|\bcaplog\b|\breadouterr\b|\bgetMessage\(|\.(err|message|messages|out|remedy|text|what)$"
@@ -203,7 +205,8 @@ def rate_messages(sources: Mapping[Path, Source]) -> float:
     - calls of exception classes, calls of log methods, and the classes of exceptions
     - functions that return only text, if they contain a literal with a space
     - functions that return exceptions
-    - functions that return nothing, may raise, and assign no attribute or item, and await nothing: checks
+    - functions that return nothing, may raise, assign no attribute or item, await nothing, and call nothing
+      for its effect: checks
     - functions and classes that only such lines refer to
     """
     code = {path: _lines_of_code(*source) for path, source in sources.items()}
@@ -318,10 +321,19 @@ def _phrases_or_checks(
         and any(isinstance(each, ast.Raise) for each in nodes)
         and not any(
             isinstance(each, EFFECTS)
+            or _is_effect(each)
             or (isinstance(each, (ast.Attribute, ast.Subscript)) and not isinstance(each.ctx, ast.Load))
             for each in nodes
         )
     )
+
+
+def _is_effect(node: ast.AST) -> bool:
+    """Return True for a call whose result is dropped, unless its name says that it checks."""
+    match node:
+        case ast.Expr(value=ast.Call(func=function)):
+            return not _name_of(function).lstrip("_").startswith(CHECKING)
+    return False
 
 
 def _mark_helpers(trees: Mapping[Path, ast.Module], marked: dict[Path, set[int]]) -> None:

@@ -198,6 +198,15 @@ def check(value: int) -> None:       # message
     if value < 0:                    # message
         raise Refused(describe())    # message
 
+def start(value: int) -> None:
+    check(value)
+    if value > 9:                    # message
+        raise Refused("too much")    # message
+    run(value)
+
+def run(value: int) -> int:
+    return value
+
 def describe() -> str:               # message
     return "a sentence"              # message
 
