@@ -109,8 +109,7 @@ class DroppedFields:
                 self._warned.add(key)
                 _logger.warning(
                     "The server dropped %(field)s from %(by)s: %(resource)s don't have that field. Correct"
-                    " the"
-                    " name of the field, or the schema of the custom resource.",
+                    " the name of the field, or the schema of the custom resource.",
                     {"field": field, "by": by, "resource": str(resource)},
                 )
 

@@ -379,9 +379,8 @@ def unknown_field(request: Request, field: str, projection: Projection) -> ReadE
     if not projection.metadata_only:
         return Unmatchable(request, field)
     return NotKept(
-        f"the cache of {request.kind_text} does not store the field {field}: with metadata_only=True, it"
-        " only has"
-        " metadata",
+        f"the cache of {request.kind_text} does not store the field {field}: with metadata_only=True, it only"
+        " has metadata",
         remedy=f"Leave out metadata_only=True\nTo ask the server: {_asking(request)}",
     )
 

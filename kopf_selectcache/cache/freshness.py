@@ -407,8 +407,7 @@ def require_comparable(informer: Informer, at_least: AtLeast) -> None:
         if (at_least.group, at_least.kind) != (kind.group, kind.kind):
             raise ReadError(
                 f"at_least= is a {clipped(at_least.kind, 100)}, and its version can't be compared with those"
-                " of"
-                f" {resource}",
+                f" of {resource}",
                 remedy=f"Give an object of the kind {resource}",
             )
     if version and not is_number(version):

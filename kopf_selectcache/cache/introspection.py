@@ -311,8 +311,7 @@ def _log_failure(resource: Resource, name: str) -> Failing:
             logged.append(why)
             _logger.warning(
                 "The index %(index)s of %(resource)s leaves out %(object)s and other objects for which its"
-                " function"
-                " fails: %(why)s. Correct it: %(advice)s.",
+                " function fails: %(why)s. Correct it: %(advice)s.",
                 {
                     "resource": str(resource),
                     "object": "/".join(filter(None, key)),

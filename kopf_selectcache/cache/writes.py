@@ -88,8 +88,7 @@ async def apply(
     if given.metadata.get("managedFields"):
         raise InvalidObject(
             "cache.live.apply() got an object that was read, with metadata.managedFields: the operator would"
-            " own"
-            " all of its fields",
+            " own all of its fields",
             remedy="Give only the name of the object and the fields that the operator owns",
         )
     resource = await resource_for(runtime, request)

@@ -298,8 +298,7 @@ async def _warn(informer: Declaring, paths: Collection[Keys], environment: Envir
     if unclear:
         environment.logger.warning(
             "keep= of %(line)s names %(paths)s, but none of %(count)s %(resource)s has a value there. Check"
-            " the"
-            " spelling: the server doesn't publish their fields.",
+            " the spelling: the server doesn't publish their fields.",
             parts | {"paths": ", ".join(map(shown, unclear)), "count": f"{len(objects):,}"},
             extra=context_of(informer),
         )

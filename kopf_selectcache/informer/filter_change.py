@@ -74,8 +74,7 @@ class _Attempt:
         if self.overtaken_by is not None:
             raise Superseded(
                 f"the filter was not changed to {clipped(self.declared.filter)}, because it was then changed"
-                " to"
-                f" {clipped(self.overtaken_by.filter)}",
+                f" to {clipped(self.overtaken_by.filter)}",
                 remedy="Read with the newer filter\nChange it again",
             )
         try:

@@ -410,9 +410,8 @@ class LoopMonitor:
             if late >= NOTICED_SECONDS:
                 self._logger.warning(
                     "The operator's event loop stood still for %(seconds).0f s, and no cache was updated."
-                    " Either a"
-                    " handler blocked it, or the machine was asleep. Write handlers that take long without"
-                    " awaiting as plain functions (def, not async def).",
+                    " Either a handler blocked it, or the machine was asleep. Write handlers that take long"
+                    " without awaiting as plain functions (def, not async def).",
                     {"seconds": late},
                 )
                 try:
@@ -580,8 +579,7 @@ class InformersByName:
         if unknown := [declared for declared, answer in meant.items() if answer is None]:
             raise NotSynced(
                 f"{text_of(key)} may be the declared {text_of(unknown[0])}: the cluster has not answered yet"
-                " which"
-                " resource that is",
+                " which resource that is",
                 remedy=(
                     f"To wait for it: {call_of('wait_synced')}\nName the kind as it is declared, such as"
                     f" {unknown[0]!r}"

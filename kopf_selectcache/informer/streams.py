@@ -131,8 +131,7 @@ class Resolver:
         self._joins = False
         self._environment.logger.info(
             "The operator does not have permission to list %(resource)s in all namespaces, so the cache"
-            " watches"
-            " each of %(count)s namespaces.",
+            " watches each of %(count)s namespaces.",
             {
                 "resource": str(self._cache),
                 "count": f"{sum(len(each.selector.namespaces or ()) for each in planned.joined):,}",
@@ -173,8 +172,7 @@ class Claims:
             self._warned.add(frozenset({key, other}))
             logger.warning(
                 "%(other)s and %(key)s are two versions of the same resource, so its objects are cached"
-                " twice."
-                " Remove %(line)s.",
+                " twice. Remove %(line)s.",
                 {"other": text_of(other), "key": text_of(key), "line": line},
                 extra={"resource": str(resource)},
             )

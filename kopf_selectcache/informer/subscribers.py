@@ -332,8 +332,7 @@ class PendingWrites:
     def _log(self, write: OwnWrite, why: str) -> None:
         self._environment.logger.warning(
             "The cache of %(resource)s no longer shows this operator's write of %(object)s: %(why)s. Reads"
-            " show"
-            " what the watch has reported.",
+            " show what the watch has reported.",
             {
                 "resource": str(self._resource),
                 "object": printable_name(*write.key),

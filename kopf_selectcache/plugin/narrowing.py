@@ -74,9 +74,8 @@ def advice_on(
             return NOTHING  # No selector has several names or namespaces.
         return Phrase(
             "Kopf watches all %(resource)s for the operator's handlers, although the cache only has those"
-            " with"
-            " %(filter)s. If the handlers need no others, %(first)sgive settings.watching a selector that"
-            " matches them all",
+            " with %(filter)s. If the handlers need no others, %(first)sgive settings.watching a selector"
+            " that matches them all",
             resource=resource,
             filter=filter_,
             first=_kopf.until_narrow(settings),
@@ -362,9 +361,8 @@ def warn_of_filter(
     if _selects(part) and any(_narrowed_to(settings, each, part) for each in _resources_of(key)):
         _logger.warning(
             "narrow_handlers: Kopf's watch of %(resource)s stays narrowed to %(former)s, so handlers miss"
-            " some of"
-            " the objects with %(filter)s that are cached now. Declare a filter that matches all of them in a"
-            " startup handler, or set narrow_handlers to False.",
+            " some of the objects with %(filter)s that are cached now. Declare a filter that matches all of"
+            " them in a startup handler, or set narrow_handlers to False.",
             {"resource": text_of(key), "former": clipped(part), "filter": clipped(filter_)},
             extra={"resource": text_of(key), "filter": clipped(filter_)},
         )

@@ -619,12 +619,10 @@ def _require_lasting(handler: Reconciler, kind: str, filter_: Branches, domains:
     if verdict is not None:
         raise DeclarationError(
             f"{_given(handler)}, but objects could leave the filter of {kind} with the finalizer, and never"
-            " be"
-            f" deleted: {verdict}",
+            f" be deleted: {verdict}",
             remedy=(
                 "Select by namespaces and names only, such as Selector(namespaces=['shop']) or EVERYTHING,"
-                " and"
-                " check labels and fields in the function"
+                " and check labels and fields in the function"
             ),
         )
 
@@ -660,8 +658,7 @@ def _require_no_handler(
         if handler.kopfs or handler.finalizer == kopfs:
             raise DeclarationError(
                 f"{_given(handler)}, but Kopf removes its own finalizer from {kind} at their first event,"
-                " because"
-                f" it has {other}",
+                f" because it has {other}",
                 remedy=f"{_MOVE}\nName another finalizer, such as 'example.com/done'",
             )
         if handler.kopfs is False and needs_finalizer(other):

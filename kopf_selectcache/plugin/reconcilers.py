@@ -183,18 +183,16 @@ class ReconcileCalls(HandlerCalls):
         parts = {**self._names, "name": left, "object": printable_name(*key.pair)}
         if self._handler.finalizer is None:
             _logger.warning(
-                "%(resource)s %(object)s can't be deleted: it has the finalizer %(name)s, which no handler"
-                " of this"
-                " operator removes. If an earlier version added it, add finalizer= to %(handler)s:"
+                "%(resource)s %(object)s can't be deleted: it has the finalizer %(name)s, which no handler of"
+                " this operator removes. If an earlier version added it, add finalizer= to %(handler)s:"
                 " finalizer=True runs a cleanup with deleting=True, finalizer=False removes it. If another"
                 " operator uses it, do nothing.",
                 parts,
             )
         else:
             _logger.warning(
-                "%(resource)s %(object)s can't be deleted: it has the finalizer %(name)s, which no handler"
-                " of this"
-                " operator removes. If an earlier version added it, run: selectcache finalizers remove"
+                "%(resource)s %(object)s can't be deleted: it has the finalizer %(name)s, which no handler of"
+                " this operator removes. If an earlier version added it, run: selectcache finalizers remove"
                 " %(resource)s --all. If another operator uses it, do nothing.",
                 parts,
             )

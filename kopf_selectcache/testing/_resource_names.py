@@ -35,9 +35,8 @@ def require_resource(resource: object) -> None:
     if not isinstance(resource, str) or resource != (meant := _resource(resource)):
         meant = meant if isinstance(resource, str) else ""
         raise ValueError(
-            f"resource={shown(resource)} isn't a resource in requests.{_asking(meant)} Write a plural"
-            " in lower case, with the group of a custom resource: 'pods', 'pods/status',"
-            " 'webapps.example.com'"
+            f"resource={shown(resource)} isn't a resource in requests.{_asking(meant)} Write a plural in"
+            " lower case, with the group of a custom resource: 'pods', 'pods/status', 'webapps.example.com'"
         )
 
 
