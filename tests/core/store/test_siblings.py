@@ -226,7 +226,7 @@ def test_a_template_that_was_read_is_freed_when_others_are_read(
 
 
 def test_unpacked_templates_of_a_kind_take_at_most_4_mb_also_those_of_deleted_objects(learnt: Learnt) -> None:
-    packing, templates = learnt(), WeakSet[Template]()
+    packing, templates, unpacked = learnt(), WeakSet[Template](), 0
     kept: list[Record] = []
     for number in range(120):
         owner = f"app-{number}"
