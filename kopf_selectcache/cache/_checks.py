@@ -15,7 +15,7 @@ from kopf_selectcache.selectors.object_key import Key, arguments
 from kopf_selectcache.selectors.signatures import near, noted
 from kopf_selectcache.selectors.text import is_name, namespaces_of
 
-from .errors import path_not_stored
+from .errors import not_stored_error
 from .matcher import paths_of
 from .request import Request, as_read_error, in_namespace
 
@@ -76,12 +76,12 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
         paths.append(keys_of(request.sort_by))
     for path in paths:
         if not projection.stores(path):
-            raise path_not_stored(request, path, projection)
+            raise not_stored_error(request, path, projection)
     if form is None:
         return
     for path in form.paths:
         if projection.lost(path):
-            raise path_not_stored(request, path, projection)
+            raise not_stored_error(request, path, projection)
     if form.of_client is None:
         return
     if not stands_for(form.of_client, resource):

@@ -28,7 +28,7 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.informer.health import cause_of, row_of
 
-from .errors import OWN_LOGIN, NotFound, again, forbidden, not_served, target_of
+from .errors import OWN_LOGIN, NotFound, forbidden_error, not_served_error, retry_remedy, target_of
 from .request import Request
 
 Changes: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -125,7 +125,7 @@ def refused_write(
             )
         case 403, _:
             namespaces = (request.namespace,) if request.namespace else None
-            return forbidden(verb, resource, namespaces, request.text, **about)
+            return forbidden_error(verb, resource, namespaces, request.text, **about)
         case 404, "NotFound" if verb == "create" or request.verb == "live.apply":
             missing = message or "something that the object needs"
             why = f"{request.subject} can't be created: {missing} does not exist".replace(
@@ -137,7 +137,7 @@ def refused_write(
             remedy = "If it may be deleted already, catch NotFound" if verb == "delete" else create
             return NotFound(request, "", remedy=remedy)
         case 404, _:
-            return not_served(request, cause)
+            return not_served_error(request, cause)
         case 409, "AlreadyExists":
             error, why = AlreadyExists, " already exists"
             remedy = f"To create it, or get the existing object: {call_of('live.ensure')}"
@@ -159,7 +159,9 @@ def refused_write(
         case _:
             why = f": {answer}{says}"
             remedy = (
-                again(cause) if cause.transient else "Correct the request, or the component that refuses it"
+                retry_remedy(cause)
+                if cause.transient
+                else "Correct the request, or the component that refuses it"
             )
     return error(f"{request.subject}{why}", remedy=remedy, **about)
 

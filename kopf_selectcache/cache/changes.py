@@ -26,7 +26,7 @@ from kopf_selectcache.selectors.signatures import is_async
 
 from ._outside import serving_of
 from .blocking import ThreadWaits, end_with
-from .errors import OutsideFilter, behind, unknown_field
+from .errors import OutsideFilter, behind_error, unknown_field_error
 from .formats.views import BodyView, Objects, Views
 from .freshness import HandledObject, event_of, wait, wait_until_fresh
 from .matcher import Match, Obj
@@ -230,7 +230,7 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
     except ConflictingSelectors as error:
         raise as_read_error("changes", error) from None
     except BadField as problem:
-        raise unknown_field(request, problem.label, snapshot.projection) from None
+        raise unknown_field_error(request, problem.label, snapshot.projection) from None
     return None if match == Match() else match
 
 
@@ -493,7 +493,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                 raise  # It is the predicate's own.
         require_readable(informer, request, after=request.timeout)
         if request.at_least is not None:
-            raise behind(request, informer.state.version)
+            raise behind_error(request, informer.state.version)
         name = _name_of(predicate)
         raise TimeoutError(
             f"none of {seen} {asked.subject} in the cache satisfied {name}{seen.departures}. The filter is"

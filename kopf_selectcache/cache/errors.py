@@ -356,7 +356,7 @@ class Unmatchable(ReadError):
 # ---- Projections.
 
 
-def path_not_stored(request: Request, path: Keys, projection: Projection) -> NotKept:
+def not_stored_error(request: Request, path: Keys, projection: Projection) -> NotKept:
     """Return the error of a read that looks at a path that is not stored."""
     dropped = projection.dropping(path)
     if dropped is None and not projection.has_field([path]):
@@ -374,7 +374,7 @@ def path_not_stored(request: Request, path: Keys, projection: Projection) -> Not
     )
 
 
-def unknown_field(request: Request, field: str, projection: Projection) -> ReadError:
+def unknown_field_error(request: Request, field: str, projection: Projection) -> ReadError:
     """Return the error of a read by a field whose value only the server knows."""
     if not projection.metadata_only:
         return Unmatchable(request, field)
@@ -385,7 +385,7 @@ def unknown_field(request: Request, field: str, projection: Projection) -> ReadE
     )
 
 
-def not_whole(request: Request, projection: Projection) -> NotKept:
+def not_whole_error(request: Request, projection: Projection) -> NotKept:
     """Return the error of a read that needs whole objects where a part of each is stored."""
     return NotKept(
         f"the cache of {request.kind_text} only stores a part of each object: {_short(projection)}",
@@ -405,7 +405,7 @@ def for_request(error: _E, declared: Branches | None = None) -> _E:
     return type(error)(f"{error.what}{behind}", remedy=error.remedy, **cause)
 
 
-def undeclared(error: ReadError, request: Request) -> NotDeclared:
+def not_declared_error(error: ReadError, request: Request) -> NotDeclared:
     """Return the error of a kind without a cache, with the read of the same objects that needs none."""
     verb = "fetch" if request.name is not None else _WITHOUT_CACHE.get(request.verb)
     if verb is None or ("Did you mean" in error.remedy and is_misspelt(key_of(request.kind))):
@@ -413,7 +413,7 @@ def undeclared(error: ReadError, request: Request) -> NotDeclared:
     return NotDeclared(error.what, remedy=f"{error.remedy}\nTo ask the server: {call_of(verb)}")
 
 
-def unsynced(key: str, message: str, remedy: str, *, after: float | None = None) -> NotSynced:
+def not_synced_error(key: str, message: str, remedy: str, *, after: float | None = None) -> NotSynced:
     """Return the error of a cache that has had no complete list yet."""
     waited = "" if after is None else f" after {after:g} s"
     return NotSynced(
@@ -422,7 +422,7 @@ def unsynced(key: str, message: str, remedy: str, *, after: float | None = None)
     )
 
 
-def stale(request: Request, age: float | None) -> Stale:
+def stale_error(request: Request, age: float | None) -> Stale:
     """Return the error of a cache that the server confirmed too long ago."""
     # Rounded up, because it must read as longer than the bound.
     ago = "has never confirmed" if age is None else "last confirmed"
@@ -435,7 +435,7 @@ def stale(request: Request, age: float | None) -> Stale:
     )
 
 
-def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
+def behind_error(request: Request, version: str, *, pinned: bool = False) -> Stale:
     """Return the error of a cache, or of a snapshot, that is not known to be as new as a read asks for."""
     # A snapshot does not advance, the server has no `list_outside`, and more objects than `list_cached` has.
     if pinned or request.verb in ("list_cached", "list_outside"):
@@ -454,7 +454,7 @@ def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
 # ---- Answers of the server to a read.
 
 
-def not_served(request: Request, cause: Cause = NO_CAUSE) -> Missing:
+def not_served_error(request: Request, cause: Cause = NO_CAUSE) -> Missing:
     """Return the error of a kind that the cluster does not know."""
     row, advice = row_of(Refusal(404)), unserved(key_of(request.kind), None)
     return Missing(
@@ -462,7 +462,7 @@ def not_served(request: Request, cause: Cause = NO_CAUSE) -> Missing:
     )
 
 
-def forbidden(
+def forbidden_error(
     verb: str, resource: Resource, namespaces: Sequence[str] | None, text: str = "", **about: Any
 ) -> Forbidden:
     """Return the error of a missing permission. `text` names the handler whose patch it is."""
@@ -477,14 +477,14 @@ def forbidden(
     return Forbidden(row.sentence % facts, remedy=row.asked % facts, **about)
 
 
-def failed(
+def request_error(
     request: Request, error: Exception, verb: str = "", resource: Resource | None = None
 ) -> StateError:
     """Return the error of a request that failed, in the words of `CAUSES`. Without a resource, a refused
     request was to find out which resource a key means.
     """
     if isinstance(error, NotServed):
-        return not_served(request)
+        return not_served_error(request)
     failure = failure_of(error)
     row, cause = row_of(failure, "get" if resource is None else ""), cause_of(failure)
     facts: dict[str, object] = {
@@ -500,16 +500,18 @@ def failed(
         facts |= {"why": failure.why, "argument": failure.argument, "besides": failure.besides}
     else:
         facts |= {"message": failure.message, "answer": f"{failure.code} {failure.reason}".rstrip()}
-        facts["later"] = again(cause) if cause.transient else "Correct the server, or a proxy in front of it"
+        facts["later"] = (
+            retry_remedy(cause) if cause.transient else "Correct the server, or a proxy in front of it"
+        )
         if resource is None and row.health not in (Health.UNAUTHORIZED, Health.FORBIDDEN):
-            return unanswered(request, str(facts["answer"]), cause)
+            return no_answer_error(request, str(facts["answer"]), cause)
         if row.health is Health.MISSING:
-            return not_served(request, cause)
+            return not_served_error(request, cause)
         if resource is not None and row.health is Health.FORBIDDEN:
             where, target = request.region().namespaces, target_of(request, verb, resource)
-            return forbidden(verb, resource, where, cause=cause, target=target)
+            return forbidden_error(verb, resource, where, cause=cause, target=target)
     if not row.asked:
-        return unanswered(request, str(error), cause)
+        return no_answer_error(request, str(error), cause)
     said = row.said % facts
     what = f"{row.sentence % facts}{said and f': {said}'}"
     return ERRORS.get(row.health, Stalled)(what, remedy=row.asked % facts, cause=cause)
@@ -521,9 +523,9 @@ def answering(request: Request, verb: str, resource: Resource | None) -> Iterato
     try:
         yield
     except (NotServed, Refused) as error:
-        raise failed(request, error, verb, resource) from None
+        raise request_error(request, error, verb, resource) from None
     except (Unreachable, Garbled) as error:
-        raise failed(request, error) from error
+        raise request_error(request, error) from error
 
 
 def target_of(request: Request, verb: str, resource: Resource) -> Target:
@@ -531,14 +533,14 @@ def target_of(request: Request, verb: str, resource: Resource) -> Target:
     return Target(verb, str(resource), request.name or "", request.namespace)
 
 
-def unanswered(request: Request, why: str, cause: Cause = _NO_ANSWER) -> Stalled:
+def no_answer_error(request: Request, why: str, cause: Cause = _NO_ANSWER) -> Stalled:
     """Return the error of a request without an answer."""
     within = "" if request.timeout is None else f" in {request.timeout:g} s"
     what = f"the server did not answer a request for {request.kind_text}{within}: {why}"
-    return Stalled(what, remedy=again(cause), cause=cause)
+    return Stalled(what, remedy=retry_remedy(cause), cause=cause)
 
 
-def again(cause: Cause) -> str:
+def retry_remedy(cause: Cause) -> str:
     """Return the remedy of a failure that may pass."""
     delay = math.ceil(min(cause.retry_after or _RETRY_SECONDS, LONGEST_ASKED_SECONDS))
     return f"To retry: raise kopf.TemporaryError('no answer', delay={delay})"

@@ -131,7 +131,7 @@ class HandledObject:
         )
 
 
-class Moment(HandledObject):
+class ServerVersion(HandledObject):
     """A version of the server. Each stream must reach it: one that has caught up may be late since."""
 
     must_be_reached = True
@@ -186,8 +186,8 @@ async def wait_until_fresh(
 
 async def wait_until_reached(informers: Collection[Informer], version: str, *, ending: Ending) -> None:
     """Wait until all streams have reached a version of the server; raise ReadError if the operator ends."""
-    moment = Moment(version)
-    waits = [_HandlerWait(informer, moment, patient=True) for informer in informers]
+    reached = ServerVersion(version)
+    waits = [_HandlerWait(informer, reached, patient=True) for informer in informers]
     await _together([_unless_removed(wait, ending) for wait in waits if wait.is_needed()])
 
 

@@ -31,7 +31,7 @@ from kopf_selectcache.settings.planner import questions
 
 from ._checks import require_stored
 from .blocking import AWAITED, LIVE
-from .errors import OutsideFilter, Reason, path_not_stored, unknown_field
+from .errors import OutsideFilter, Reason, not_stored_error, unknown_field_error
 from .matcher import Compared
 from .request import Request, as_read_error
 from .snapshots import Snapshot, match_of, outside_of
@@ -212,7 +212,7 @@ def explain(
     try:
         match = match_of(request, snapshot, compared)
     except BadField as problem:
-        raise unknown_field(request, problem.label, snapshot.projection) from None
+        raise unknown_field_error(request, problem.label, snapshot.projection) from None
     chosen, pairs = snapshot.laid_over(match.lookup, asking=False)
     differing = {
         record.key for pair in pairs for record in pair if record is not None and match.lookup.admits(record)
@@ -290,7 +290,7 @@ def _require_exact(request: Request, path: Keys, projection: Projection) -> None
     """Raise NotKept if the stored objects may lack the values of a path."""
     if not projection.exact(path):
         if not projection.has_field([path]):
-            raise path_not_stored(request, path, projection)
+            raise not_stored_error(request, path, projection)
         what = f"the cache of {request.kind_text} does not store {as_written(path)!r} as the server sends it"
         raise NotKept(what, remedy="Declare the index in Cached(..., index=...): it then sees whole objects")
 

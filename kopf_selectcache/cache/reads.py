@@ -27,7 +27,7 @@ from kopf_selectcache.settings.planner import Plan
 
 from . import snapshots
 from ._outside import failures_of
-from .errors import NotFound, OutsideFilter, is_there, stale
+from .errors import NotFound, OutsideFilter, is_there, stale_error
 from .formats.formats import RAISE, As, AsView, C, Else, Made, quick
 from .formats.views import BodyView, Objects
 from .freshness import has_reached, lists_of, require_comparable, version_reached
@@ -305,7 +305,7 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
     """Raise Stale if the pinned kind is older than the request allows."""
     age = pin.age + informer.environment.clock() - pin.at
     if request.max_age is not None and age > request.max_age:
-        raise stale(request, age)
+        raise stale_error(request, age)
     if request.at_least is not None:
         require_comparable(informer, request.at_least)
         # Versions of the server go back only if it is restored: then those from before are not comparable.

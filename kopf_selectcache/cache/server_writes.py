@@ -33,7 +33,7 @@ from ._checks import require_place_of_key, require_stored
 from ._server_reads import resource_of
 from ._write_errors import not_writable, refused_write, unknown_outcome
 from .dropped_fields import DroppedFields, writer_of
-from .errors import Unreadable, failed
+from .errors import Unreadable, request_error
 from .formats.formats import form_of
 from .formats.given import Given
 from .formats.partial import partial_of
@@ -272,7 +272,7 @@ async def _read_both(
             return None, {}
         raise refused_write(request, "get", resource, error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise failed(request, error) from error
+        raise request_error(request, error) from error
 
 
 _MISSING: Any = object()
@@ -333,7 +333,7 @@ async def execute(
     except Unsettled as error:
         raise unknown_outcome(request, right, resource, error) from None
     except Unreachable as error:
-        raise failed(request, error) from error
+        raise request_error(request, error) from error
     await dropped.warn_of_ignored(runtime.fetches, resource, write, data, by)
     if not options.dry_run:
         note(data)
@@ -387,7 +387,7 @@ def read_answer(
         # An object that a dry run creates has no version.
         record = _unstored(data) if dry_run else Reader.of(resource, ALL).record(data, kindless=False)
     except Garbled as error:
-        raise failed(request, error) from error
+        raise request_error(request, error) from error
     if isinstance(record, UnreadableRecord):
         raise Unreadable(request, [record])
     return in_form(request, record)

@@ -50,16 +50,16 @@ from .errors import (
     NotFound,
     OutsideFilter,
     Unreadable,
-    behind,
-    failed,
+    behind_error,
     for_request,
+    no_answer_error,
     no_hint,
-    not_whole,
-    stale,
-    unanswered,
-    undeclared,
-    unknown_field,
-    unsynced,
+    not_declared_error,
+    not_synced_error,
+    not_whole_error,
+    request_error,
+    stale_error,
+    unknown_field_error,
 )
 from .formats.partial import object_of
 from .formats.views import BodyView, Objects
@@ -256,7 +256,7 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
             checked_key(key)
             raise
     except NotDeclared as error:
-        raise undeclared(error, request) from None
+        raise not_declared_error(error, request) from None
     except NotSynced as error:
         raise for_request(error) from None
     except DeclarationError as error:
@@ -274,7 +274,7 @@ def open_snapshot(
     if request.max_age is not None:
         age = informer.state.age(region_of(request))
         if informer.state is state and (age is None or age > request.max_age):
-            raise stale(request, age)
+            raise stale_error(request, age)
     is_behind = request.at_least is not None and not is_as_of(informer, request, request.at_least)
     if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)
@@ -301,7 +301,7 @@ def require_shown(request: Request, snapshot: Snapshot, *, comparable: bool, pin
         shown, _ = snapshot.get(request.namespace or "", request.name)
         if shown is not None and not is_newer(request.at_least.version, shown.version):
             return
-    raise behind(request, snapshot.store.version, pinned=pinned)
+    raise behind_error(request, snapshot.store.version, pinned=pinned)
 
 
 def comparisons_of(state: InformerState) -> Comparisons:
@@ -318,7 +318,7 @@ def comparisons_of(state: InformerState) -> Comparisons:
 def require_declared(informer: Informer, request: Request) -> None:
     """Raise NotDeclared if the kind was removed since the read has found its informer."""
     if informer.ending.reached:
-        raise undeclared(informer.ending.error(), request)
+        raise not_declared_error(informer.ending.error(), request)
 
 
 def require_readable(informer: Informer, request: Request, *, after: float | None = None) -> Readable:
@@ -328,7 +328,7 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
     if part.error is not None:
         raise for_request(part.error, informer.state.filter)
     if informer.state.resource is None or not part.store.version:
-        error = unsynced(informer.key, part.message, part.remedy, after=after)
+        error = not_synced_error(informer.key, part.message, part.remedy, after=after)
         raise for_request(error, informer.state.filter)
     return part.store
 
@@ -373,7 +373,7 @@ def _count_error(informer: Informer, request: Request, error: BaseException) -> 
     if isinstance(error, DeclarationError):
         raise as_read_error(request.verb, error) from error
     if isinstance(error, Untransformed):
-        raise failed(request, error) from None
+        raise request_error(request, error) from None
 
 
 class Access:
@@ -441,7 +441,7 @@ class Access:
         try:
             return await self.runtime.retries.run(lambda: attempt(request), request.timeout)
         except Unanswered:
-            raise unanswered(request, f"none came within {request.timeout:g} s") from None
+            raise no_answer_error(request, f"none came within {request.timeout:g} s") from None
 
     def get_fast(
         self,
@@ -524,7 +524,7 @@ def get_object(request: Request, snapshot: Snapshot) -> Any:
         require_stored(request, snapshot.resource, snapshot.projection)
     record = get_record(request, snapshot)
     if request.whole and snapshot.projection.partial:
-        raise not_whole(request, snapshot.projection)
+        raise not_whole_error(request, snapshot.projection)
     if isinstance(record, UnreadableRecord):
         raise Unreadable(request, [record])
     return object_of(record) if request.form is None else request.form.make(record, None)
@@ -563,7 +563,7 @@ def compare(request: Request, snapshot: Snapshot) -> Compared:
     if not request.is_plain:
         require_stored(request, snapshot.resource, snapshot.projection)
         if request.whole and snapshot.projection.partial:
-            raise not_whole(request, snapshot.projection)
+            raise not_whole_error(request, snapshot.projection)
     assert request.selector is not None, "a read of several objects has a selector"
     is_elsewhere = request.at_owner and snapshot.resource.kind.namespaced is False
     selector = request.selector.in_namespaces(None) if is_elsewhere else request.selector
@@ -602,7 +602,7 @@ def find(request: Request, snapshot: Snapshot, compared: Compared) -> Candidates
         if lookup == compared.lookup:
             lookup = compared.lookup  # The store repeats its answers to one and the same lookup.
     except BadField as problem:
-        raise unknown_field(request, problem.label, snapshot.projection) from None
+        raise unknown_field_error(request, problem.label, snapshot.projection) from None
     return _look_up(match, lookup, snapshot)
 
 

@@ -12,7 +12,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.cache.freshness import Moment
+from kopf_selectcache.cache.freshness import ServerVersion
 from kopf_selectcache.core.assignment.replica import Stage
 from kopf_selectcache.plugin.operator import Operator, operator_of
 from kopf_selectcache.settings.options import settings_of
@@ -302,7 +302,7 @@ def test_the_end_of_the_caches_ends_the_wait_of_a_range_without_an_error() -> No
         await reaching
 
     run(main())
-    assert str(Moment("7")) == "the ranges of this replica"
+    assert str(ServerVersion("7")) == "the ranges of this replica"
 
 
 def test_a_replica_without_a_lease_keeps_no_departures() -> None:
