@@ -19,7 +19,7 @@ from kopf_selectcache import AnyOf, FieldSelector, LabelSelector, Selector
 from kopf_selectcache.core.selection.regions import overlap, uncovered
 from kopf_selectcache.types import Answer
 
-PAIRS, MORE = 2_500, 10_000
+PAIRS, MORE = 600, 10_000
 """So many pairs are drawn of each universe in the default run, and in the soak."""
 
 

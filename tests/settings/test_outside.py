@@ -182,7 +182,7 @@ def test_each_object_is_in_the_filter_or_in_an_outer_stream(joined: bool) -> Non
         )
         for labels, fields, space, name in objects
     ]
-    for number in (1, 2, 3):
+    for number in (1, 2):
         for branches in combinations(BRANCHES, number):
             split = Cached([*branches]).filter
             planned = plan(split, RESOURCE, is_split=True)

@@ -258,7 +258,6 @@ def test_a_needless_branch_is_reported() -> None:
         AnyOf([Selector(f"l-{number}", namespaces=[f"n-{number}"]) for number in range(101)]),
         Selector(names=[f"n-{number}" for number in range(9000)], namespaces=["a", "b"]),
         AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(101)]),
-        AnyOf([Selector(f"l-{number}", namespaces=["a", "b"]) for number in range(101)]),
     ],
 )
 def test_more_streams_than_a_server_should_keep_are_refused(declared: Selector | AnyOf) -> None:

@@ -98,8 +98,7 @@ def check(
         assert uid in present or departed[uid] or uid not in shown
 
 
-@pytest.mark.parametrize("is_slow", [False, True])
-@pytest.mark.parametrize("wanted", ["", "x"])
+@pytest.mark.parametrize(("wanted", "is_slow"), [("", False), ("x", True)])
 @pytest.mark.parametrize("history", HISTORIES)
 def test_15_in_every_order_of_two_streams_each_departure_is_delivered_once(
     history: str, wanted: str, is_slow: bool

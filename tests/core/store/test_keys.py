@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 import pytest
@@ -62,7 +62,7 @@ class Stream(NamedTuple):
 
 
 def test_streams_with_a_key_in_common_are_a_group() -> None:
-    for several in product(KEYS, repeat=3):
+    for several in combinations_with_replacement(KEYS, 3):
         streams = [Stream(number, keys) for number, keys in enumerate(several)]
         group_of = {each: group for group in groups_of(streams) for each in group}
         assert group_of.keys() == set(streams)

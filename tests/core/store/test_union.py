@@ -13,19 +13,21 @@ FEW = ("A", "B", "-", "x")
 @pytest.mark.parametrize(
     ("branches", "states", "length", "rules", "least"),
     [
-        (2, FEW, 4, Rules(), 4_000),
+        (2, FEW, 3, Rules(), 200),
         (2, ("A", "B", "x"), 4, Rules(probes=1), 2_000),
         (2, FEW, 3, Rules(probes=2), 500),
         (2, TWO, 3, Rules(probes=1), 800),
         (2, TWO, 2, Rules(relists=1, probes=1), 1_000),
         (2, FEW, 3, Rules(late=True, probes=1), 1_000),
         (2, TWO, 3, Rules(refused=True, probes=1), 100),
-        (2, TWO, 3, Rules(vague=True, probes=2), 500),
-        (3, ("A", "B", "C"), 3, Rules(probes=1), 1_000),
+        (2, FEW, 3, Rules(vague=True, probes=1), 100),
+        (3, ("A", "B", "C"), 2, Rules(probes=1), 20),
         *(
             pytest.param(*each, marks=pytest.mark.soak)
             for each in [
                 (2, TWO, 4, Rules(), 12_000),
+                (2, TWO, 3, Rules(vague=True, probes=2), 500),
+                (3, ("A", "B", "C"), 3, Rules(probes=1), 1_000),
                 (2, ("A", "B", "x"), 4, Rules(probes=2), 2_000),
                 (2, ("A", "B", "x"), 3, Rules(relists=1, probes=2), 3_000),
                 (3, ("A", "B", "C", "x"), 3, Rules(probes=2), 1_000),
