@@ -21,7 +21,7 @@ from .api.request import Answer, Request
 from .api.watching import Watch
 from .cluster import EmbeddedCluster
 from .faults.fault import Fault
-from .faults.injector import Faults, Planned
+from .faults.injector import Faults
 from .manifests import in_order as needed_first
 from .request_log import Asked
 
@@ -174,41 +174,15 @@ watches.
 
 
 class OfflineFaults(Faults):
-    """The type of `FakeCache.cluster.faults`."""
+    """The type of `FakeCache.cluster.faults`: of requests such as those of `fetch` and `cache.live`."""
 
-    def add(
-        self,
-        fault: Fault,
-        *,
-        verb: str = "",
-        resource: str = "",
-        namespace: str | None = None,
-        name: str = "",
-        user: str = "",
-        where: Callable[[Asked], bool] | None = None,
-        nth: int = 1,
-        times: int | None = None,
-    ) -> Planned:
-        """Plan a fault for the requests, such as those of `fetch` and `cache.live`, that match all arguments;
-        raise TypeError if it needs a connection.
-        """
+    def require(self, fault: Fault) -> None:
         of = type(fault)
         if all(getattr(of, step) is getattr(Fault, step) for step in OF_ANSWERS):
             raise TypeError(
                 f"{of.__name__} happens to connections and watches, and a fake cache has none: use the"
                 " fixture `cluster`, or EmbeddedCluster"
             )
-        return super().add(
-            fault,
-            verb=verb,
-            resource=resource,
-            namespace=namespace,
-            name=name,
-            user=user,
-            where=where,
-            nth=nth,
-            times=times,
-        )
 
     def answer(self, request: Request, user: str, answer: Callable[[Request], Answer]) -> Answer:
         """Answer a request with its faults; raise BrokenFault if code of the test has raised."""

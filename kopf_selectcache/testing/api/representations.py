@@ -15,7 +15,7 @@ from .events import shown
 from .history import Stored
 from .kinds import Served
 from .kubectl import tables
-from .listing import Page
+from .selection import Page
 from .shards import Shards
 from .status import Problem, not_acceptable
 

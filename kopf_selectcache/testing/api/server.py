@@ -30,7 +30,6 @@ from .garbage import Collector
 from .history import History, ObjectKey, Stored
 from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
-from .listing import page
 from .managed_fields import Writer
 from .objects import How, Objects, typed
 from .options import ListOptions
@@ -38,7 +37,7 @@ from .rbac import Rbac, Url, create_default_roles
 from .representations import View
 from .request import JSON, Answer, Call, Request, User
 from .reviews import Reviews
-from .selection import Selection
+from .selection import Selection, page
 from .status import (
     Problem,
     bad_request,

@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 from .history import Change, History, Stored, Table, at_version
 from .kinds import Kinds, Served
-from .listing import page
 from .metadata import with_version
 from .options import ListOptions
 from .representations import Form, View
 from .request import JSON
-from .selection import Selection
+from .selection import Selection, page
 from .status import Problem, too_large
 
 HELD = 32 * 1024 * 1024  # Bytes that wait for a client that does not read; then its watch ends.

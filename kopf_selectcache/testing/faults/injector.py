@@ -152,6 +152,7 @@ class Faults:
 
         Several faults of one request happen in the order in which they were added.
         """
+        self.require(fault)
         planned = Planned(
             fault,
             Match(verb, resource, namespace, name, user, where=where),
@@ -162,6 +163,9 @@ class Faults:
         )
         self._planned.append(planned)
         return planned
+
+    def require(self, fault: Fault) -> None:
+        """Raise TypeError for a fault that cannot happen to this server."""
 
     def clear(self) -> None:
         """Release and forget all faults."""
