@@ -47,32 +47,6 @@ WRONG: Any = 5
 TEXT: Any = "app=web"
 
 
-@each_row(
-    ("argument", "text", "column"),
-    [
-        ("labels", "app in web", 8),
-        ("labels", "app in", 7),
-        ("labels", "app>=5", 5),
-        ("labels", "app not in (a,b)", 5),
-        ("labels", "app=web,", 9),
-        ("labels", "app: web", 1),
-        ("labels", "app=web && tier=gold", 9),
-        ("labels", "app=web tier=gold", 9),
-        ("labels", "!app=web", 5),
-        ("labels", "app=we*", 5),
-        ("labels", "app=(web,db)", 5),
-        ("fields", "a", 1),
-        ("fields", "status.phase in (Running)", 1),
-    ],
-)
-def test_text_that_kubernetes_would_refuse_is_refused_with_the_column(
-    argument: str, text: str, column: int
-) -> None:
-    with pytest.raises(BadSelector) as info:
-        MAKE(**{argument: text})
-    assert (info.value.text, info.value.column) == (text, column)
-
-
 MAKE: Any = Selector
 ANY_OF: Any = AnyOf
 
@@ -175,29 +149,6 @@ def test_equality_of_parsed_selectors() -> None:
     assert FieldSelector.parse("a=b") != LabelSelector.parse("a=b")
     assert repr(LabelSelector.parse("a")) == "LabelSelector.parse('a')"
     assert repr(FieldSelector.parse("a=b")) == "FieldSelector.parse('a=b')"
-
-
-def test_matching() -> None:
-    web = Selector("app=web", fields="spec.nodeName!=n1", names=["a", "b"], namespaces=["x"])
-    good: dict[str, Any] = {
-        "name": "a",
-        "namespace": "x",
-        "labels": {"app": "web"},
-        "fields": {"spec.nodeName": "n2"},
-    }
-    assert web.matches(**good)
-    changes: list[dict[str, Any]] = [
-        {"name": "c"},
-        {"namespace": "y"},
-        {"namespace": ""},
-        {"labels": {}},
-        {"fields": {"spec.nodeName": "n1"}},
-    ]
-    for change in changes:
-        assert not web.matches(**{**good, **change})
-    assert Selector(fields="metadata.name=a,metadata.namespace=x").matches(name="a", namespace="x")
-    assert not Selector(fields="metadata.namespace!=x").matches(name="a", namespace="x")
-    assert AnyOf([web, Selector("app=db")]).matches(name="z", labels={"app": "db"})
 
 
 def test_fields_that_the_server_does_not_know_are_refused_by_kind() -> None:

@@ -14,7 +14,7 @@ from kopf_selectcache.settings.declaration import Cached, Selectors
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import operating, run, until
 from tests.faults.server import Server, event, listed, pod, streamed
-from tests.secrets import caching, labelled, named, secret
+from tests.secrets import labelled, named, secret
 
 CANARY = "Y2FuYXJ5LTdmM2E="
 SECRET: dict[str, Any] = {
@@ -27,11 +27,6 @@ SECRET: dict[str, Any] = {
 
 
 # ---- What is declared.
-
-
-def test_a_field_that_cannot_be_dropped_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(DeclarationError):
-        Cached("app=web", drop=["metadata.uid"])
 
 
 def test_a_projection_in_use_cannot_be_changed() -> None:
@@ -104,24 +99,6 @@ def test_a_transform_is_not_called_with_undeclared_objects() -> None:
     cache.cluster.patch(secret("bad"), labelled(seen="yes"))
     assert named(cache.list("secrets", names=["good", "other"], namespace="shop")) == ["good"]
     assert {*called} == {"good"}
-
-
-def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> None:
-    async def main() -> None:
-        cut = Cached("app=web", transform=raising)
-        async with caching(cut, secret("bad", app="web"), sync_timeout=5.0) as environment:
-            await until(lambda: environment.informer.state.health is Health.STALLED)
-            failures = environment.informer.counts.failures.total()
-            await until(lambda: environment.informer.counts.failures.total() > failures)
-            assert environment.informer.state.remedy.startswith(
-                "Correct the transform= of settings.selectcache.selectors['secrets']"
-            )
-            assert "\nMeanwhile, await cache.fetch(..., whole=True)" in environment.informer.state.remedy
-            assert {*environment.informer.counts.failures} == {"transform"}, (
-                "the server has done nothing wrong"
-            )
-
-    run(main())
 
 
 def test_an_answer_of_the_server_is_not_taken_for_no_answer_if_a_transform_fails() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Forbidden, Selector
-from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing import EmbeddedCluster
@@ -131,26 +130,6 @@ def test_a_kind_that_is_not_served_is_missing_while_the_cluster_is_asked_about_i
     run(main())
 
 
-def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
-    async def main() -> None:
-        async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as environment:
-            await environment.cache.wait_synced()
-            environment.informer.resolve = never  # type: ignore[method-assign]
-            await lost(environment, "infra")
-            await until(
-                lambda: (
-                    environment.informer.state.is_resolving
-                    and all(each._running is None for each in environment.informer.state.reflectors)
-                )
-            )
-            environment.informer.resume()
-            for each in environment.informer.state.reflectors:
-                each.relist(MetricReason.AUDIT)
-            assert environment.informer.state.resource is not None
-
-    run(main())
-
-
 def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web")) as environment:
@@ -186,28 +165,3 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["b"]
 
     run(main())
-
-
-def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
-            await environment.cache.wait_synced()
-            before, settle = environment.informer.state.reflectors, environment.informer.swapper.prober._tick
-            mistakes = 0
-
-            def mistaken() -> None:
-                nonlocal mistakes
-                mistakes += 1
-                if mistakes < 3:
-                    raise ZeroDivisionError
-                settle()
-
-            environment.informer.swapper.prober._tick = mistaken  # type: ignore[method-assign]
-            environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.list_cached("secrets")) == [])
-            assert environment.informer.state.reflectors is before
-
-    run(main())
-    assert (
-        len([message for message in caplog.messages if "task of the cache of secrets failed" in message]) == 2
-    )

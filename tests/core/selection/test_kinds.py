@@ -69,30 +69,6 @@ def test_every_form_of_a_key_finds_a_kind_of_the_core_group(key: str | tuple[str
 @each_row(
     "key",
     [
-        "jobs",
-        "job",
-        "Job",
-        "jobs.v1",
-        "jobs.batch",
-        "jobs.v1.batch",
-        "batch/v1/jobs",
-        "batch/jobs",
-        ("jobs.batch",),
-        ("batch", "jobs"),
-        ("batch/v1", "jobs"),
-        ("batch", "v1", "jobs"),
-        ("batch", "v1", "Job"),
-    ],
-)
-def test_every_form_of_a_key_finds_a_kind_of_another_group(key: str | tuple[str, ...]) -> None:
-    found = find(key)
-    assert found is not None
-    assert (found.group, found.kind) == ("batch", "Job")
-
-
-@each_row(
-    "key",
-    [
         "",
         "things",
         "PODS",
@@ -231,23 +207,6 @@ def test_kinds_can_be_compared_and_stored_in_sets() -> None:
 
 
 # ---- Values
-
-
-def test_a_field_that_a_pod_lacks_has_the_default_of_the_server() -> None:
-    assert kind_of("pods").values({"metadata": {"name": "web", "namespace": "apps"}}) == {
-        "metadata.name": "web",
-        "metadata.namespace": "apps",
-        "spec.host": "",
-        "spec.hostNetwork": "false",
-        "spec.nodeName": "",
-        "spec.restartPolicy": "Always",
-        "spec.schedulerName": "default-scheduler",
-        "spec.serviceAccountName": "",
-        "status.nominatedNodeName": "",
-        "status.phase": "",
-        "status.podIP": "",
-        "status.podIPs": "",
-    }
 
 
 @each_row(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-
 from kopf_selectcache.core.selection.values import (
-    ABSENT,
-    ANY_LABEL,
     ANYTHING,
     BOOLEAN,
     INTEGER,
@@ -146,57 +142,6 @@ def test_the_largest_integer_is_in_the_complement_of_the_integers_below_it() -> 
     assert str(MAX_INT - 1) not in largest
     assert not largest.empty
     assert (~LabelValues.above(MAX_INT - 1)).integers == ((0, MAX_INT - 1),)
-
-
-LABEL_SETS = [
-    ABSENT,
-    PRESENT,
-    ANY_LABEL,
-    LabelValues.only([]),
-    LabelValues.only(["a"]),
-    LabelValues.only(["a", "6", "06", ""]),
-    ~LabelValues.only(["a", "7"]),
-    SIX,
-    ~SIX,
-    LabelValues.above(5),
-    LabelValues.below(9),
-    LabelValues.above(3) & LabelValues.below(5) & PRESENT,
-    (LabelValues.above(9) & LabelValues.below(12)) & ~LabelValues.only(["10"]),
-    ~(LabelValues.above(3) & LabelValues.below(100)),
-]
-LABEL_VALUES = [
-    None,
-    "",
-    "a",
-    "b",
-    *map(str, range(14)),
-    "06",
-    "007",
-    "0",
-    "00",
-    "99",
-    "100",
-    str(MAX_INT),
-    str(MAX_INT + 1),
-]
-
-
-@each_row(("one", "two"), list(itertools.product(LABEL_SETS, repeat=2)))
-def test_algebra_of_label_values(one: LabelValues, two: LabelValues) -> None:
-    for value in LABEL_VALUES:
-        assert (value in one & two) == (value in one and value in two)
-        assert (value in ~one) == (value not in one)
-    if not (one & two).empty:
-        assert (
-            next(
-                value
-                for value in [*(one & two).listed, *LabelValues.classes([one, two], (one & two).listed)]
-                if value in one & two
-            )
-            in one
-        )
-    else:
-        assert not any(value in one & two for value in LABEL_VALUES)
 
 
 def test_classes_separate_values_that_the_rules_separate() -> None:
