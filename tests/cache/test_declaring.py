@@ -26,32 +26,13 @@ from kopf_selectcache.testing.request_log import Match
 from tests.cache.environment import begin_with
 from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
-from tests.objects import config_map
+from tests.objects import config_map, custom_resource
 from tests.rows import each_row
 
 CONFIGS = [config_map("web", app="web"), config_map("db", app="db")]
 
 
-WEBAPPS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "webapps.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "webapps", "singular": "webapp", "kind": "WebApp"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
+WEBAPPS = custom_resource("WebApp")
 
 
 def watches(gated: Gated) -> int:

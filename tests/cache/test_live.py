@@ -32,7 +32,7 @@ from kopf_selectcache.types import BodyView
 from tests.cache.clients import APIObject, earlier, imported, model
 from tests.cache.clients import Pod as PykubePod
 from tests.cache.live_objects import DB, NODE, WEB, Obj, provoked, secret
-from tests.objects import pod
+from tests.objects import custom_resource, pod
 
 
 @pytest.fixture
@@ -198,18 +198,9 @@ def test_a_part_of_an_object_can_replace_its_status() -> None:
 
 
 def test_9_an_object_that_is_written_in_another_version_is_read_in_that_of_the_cache() -> None:
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [
-        {"name": name, "served": True, "storage": name == "v1", "schema": schema}
-        for name in ("v1", "v1alpha1")
-    ]
-    names = {"plural": "widgets", "kind": "Widget"}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions},
-    }
+    definition = custom_resource("Widget")
+    (version,) = definition["spec"]["versions"]
+    definition["spec"]["versions"] = [version, {**version, "name": "v1alpha1", "storage": False}]
     widget = {
         "apiVersion": "example.com/v1",
         "kind": "Widget",

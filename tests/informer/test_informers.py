@@ -4,7 +4,6 @@ tests/faults/."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable, Mapping
 
@@ -34,23 +33,6 @@ from tests.faults.server import (
 LISTED = listed("100", pod("a", "90"))
 EXAMPLE = "/apis/example.com"
 WEBAPPS = {"name": "webapps", "singularName": "webapp", "kind": "WebApp"}
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Return what returns the lines that were logged since it was called last."""
-    caplog.set_level(logging.INFO, logger="kopf_selectcache")
-
-    def lines() -> list[str]:
-        found = [
-            f"{record.levelname}: {record.getMessage()}"
-            for record in caplog.records
-            if record.name == "kopf_selectcache"
-        ]
-        caplog.clear()
-        return found
-
-    return lines
 
 
 def serving(

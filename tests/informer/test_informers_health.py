@@ -4,7 +4,6 @@ more."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -36,19 +35,6 @@ from tests.faults.server import (
 LISTED = listed("100", pod("a", "90"))
 NO = refused(403, "Forbidden", message="no")
 DOWN = refused(503, "ServiceUnavailable")
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Return what returns the warnings that were logged since it was called last."""
-    caplog.set_level(logging.WARNING, logger="kopf_selectcache")
-
-    def lines() -> list[str]:
-        found = [record.getMessage() for record in caplog.records if record.name == "kopf_selectcache"]
-        caplog.clear()
-        return found
-
-    return lines
 
 
 def health(environment: Environment) -> Health:
@@ -157,7 +143,7 @@ async def test_a_refusal_before_the_cache_recovered_does_not_count() -> None:
 
 
 async def test_a_missing_right_is_logged_again_when_it_is_for_another_verb(
-    told: Callable[[], list[str]],
+    warned: Callable[[], list[str]],
 ) -> None:
     other = refused(403, message="no, and in other words")
     async with (
@@ -165,7 +151,7 @@ async def test_a_missing_right_is_logged_again_when_it_is_for_another_verb(
         operating(server) as environment,
     ):
         await environment.synced()
-        lines = told()
+        lines = warned()
         assert [line.split(": no")[0] for line in lines] == [
             "the operator does not have permission to list pods",
             "the operator does not have permission to watch pods",
@@ -292,7 +278,7 @@ def unlisted(server: Server, then: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("failing", [unserved, unlisted])
 async def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
-    failing: Callable[[Server, asyncio.Event], None], told: Callable[[], list[str]]
+    failing: Callable[[Server, asyncio.Event], None], warned: Callable[[], list[str]]
 ) -> None:
     async with Server() as server:
         up = asyncio.Event()
@@ -313,14 +299,14 @@ async def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
             assert caught.value.code == 503
             with pytest.raises(Stalled):
                 await environment.cache.wait_synced()
-            assert len(told()) == 2, "the trouble, and what comes of it"
+            assert len(warned()) == 2, "the trouble, and what comes of it"
             up.set()
             await environment.synced()
             assert environment.names() == ["a@90"]
 
 
 async def test_while_it_is_stalled_another_failure_is_reported_and_not_logged(
-    told: Callable[[], list[str]],
+    warned: Callable[[], list[str]],
 ) -> None:
     over = asyncio.Event()
     async with (
@@ -330,13 +316,13 @@ async def test_while_it_is_stalled_another_failure_is_reported_and_not_logged(
         await environment.listed(4)
         assert health(environment) is Health.STALLED
         assert environment.code() == 500
-        assert len(told()) == 2
+        assert len(warned()) == 2
         over.set()
         await until(lambda: health(environment) is Health.FORBIDDEN)
 
 
 async def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
-    told: Callable[[], list[str]],
+    warned: Callable[[], list[str]],
 ) -> None:
     watches = [ended(event("ADDED", pod("a", "90")))] * 3
     lists = [DOWN] * 3
@@ -346,7 +332,7 @@ async def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_st
     ):
         await environment.listed(4)
         assert health(environment) is Health.STALLED
-        assert len([line for line in told() if "Meanwhile" in line]) == 1
+        assert len([line for line in warned() if "Meanwhile" in line]) == 1
 
 
 SENSELESS = {

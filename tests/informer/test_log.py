@@ -4,7 +4,6 @@ once.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ from kopf_selectcache.informer.reflector import HEALTHY_WATCH_SECONDS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import until
+from tests.objects import custom_resource
 from tests.secrets import caching, named, secret
 
 RIGHT = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
@@ -23,24 +23,6 @@ EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namesp
 APART = [Selector("app=web", namespaces=["shop"]), Selector("app=web", namespaces=["infra"])]
 
 Told = Callable[[], list[str]]
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """Return what returns the lines that were logged since it was called last, without those for
-    debugging."""
-    caplog.set_level(logging.DEBUG, logger="kopf_selectcache")
-
-    def lines() -> list[str]:
-        found = [
-            f"{record.levelname}: {record.getMessage()}"
-            for record in caplog.records
-            if record.name == "kopf_selectcache" and record.levelno > logging.DEBUG
-        ]
-        caplog.clear()
-        return found
-
-    return lines
 
 
 async def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
@@ -166,24 +148,7 @@ async def test_the_end_of_a_failure_of_one_watch_is_not_logged_while_another_is_
 
 
 async def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> None:
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }
-            ],
-        },
-    }
+    definition = custom_resource("Widget")
     async with caching(EITHER, definition, resource="widgets.example.com") as environment:
         for _ in range(2):
             await until(lambda: environment.informer.state.is_synced)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -69,23 +68,6 @@ def coming(count: int, *, start: int) -> list[bytes]:
 
 
 Told = Callable[[], list[str]]
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """Return what returns the warnings, and worse, that were logged since it was called last."""
-    caplog.set_level(logging.INFO, logger="kopf_selectcache")
-
-    def lines() -> list[str]:
-        found = [
-            record.getMessage()
-            for record in caplog.records
-            if record.name == "kopf_selectcache" and record.levelno > logging.INFO
-        ]
-        caplog.clear()
-        return found
-
-    return lines
 
 
 @pytest.fixture
@@ -156,7 +138,7 @@ GROWING = {
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("when", GROWING)
-async def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -> None:
+async def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, warned: Told) -> None:
     lists, watches = GROWING[when]
     initial: Any = "stream" if "streamed" in when else "pages"
     options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
@@ -176,7 +158,7 @@ async def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: T
         assert error.what.startswith("pods: the cache was emptied, because it exceeded max_bytes='64Ki': ")
         assert "labels='app=web'" in error.what
         assert "settings.selectcache.selectors['pods']" in error.remedy
-        assert [line for line in told() if "410" not in line] == [
+        assert [line for line in warned() if "410" not in line] == [
             in_one_line(informer.state.message, *informer.state.remedy.splitlines())
         ]
         await asyncio.wait_for(informer.wait_until_settled(), 60)  # No handler waits for it.
@@ -320,7 +302,7 @@ async def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_mo
 
 
 @pytest.mark.usefixtures("uncollected")
-async def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
+async def test_in_one_of_several_branches_the_whole_is_let_go(warned: Told) -> None:
     declared = Cached(
         [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])],
         max_bytes=LIMIT,
@@ -346,7 +328,7 @@ async def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> Non
             )
             with pytest.raises(Oversized):
                 environment.cache.get("pods", "ca", namespace="infra")
-            assert len(told()) == 1
+            assert len(warned()) == 1
             await asyncio.wait_for(
                 environment.informer.wait_until_settled(Selector(names=["ca"], namespaces=["infra"])), 10
             )
@@ -358,13 +340,13 @@ async def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> Non
             )
             with pytest.raises(Oversized):
                 environment.cache.get("pods", "ca", namespace="infra")
-            assert told() == []
+            assert warned() == []
 
 
 # ---- All together.
 
 
-async def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(told: Told) -> None:
+async def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(warned: Told) -> None:
     gate, again = asyncio.Event(), asyncio.Event()
     async with Server(
         lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))],
@@ -393,7 +375,7 @@ async def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_ot
                 f" objects with labels='app=web', {readable(pods)} of {readable(total)}" in error.what
             )
             assert "Or raise settings.selectcache.max_bytes = '64Ki'\n" in error.remedy
-            (line,) = told()
+            (line,) = warned()
             assert line == in_one_line(
                 environment.informer.state.message, *environment.informer.state.remedy.splitlines()
             )
@@ -431,7 +413,7 @@ def test_no_cache_is_let_go_because_another_has_grown() -> None:
 # ---- It is tried again.
 
 
-async def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
+async def test_while_it_is_tried_again_it_is_called_nothing_else(warned: Told) -> None:
     first = streamed(*(event("ADDED", each) for each in many(8)))
     gate = asyncio.Event()
     second = streamed(event("ADDED", big("p0")), gate, bookmark("110", end=True))
@@ -440,19 +422,19 @@ async def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> 
         await let_go(environment.informer)
         await until(lambda: len(environment.informer.state.store.writing()) == 1)
         error_of(environment)
-        assert len(told()) == 1
+        assert len(warned()) == 1
         gate.set()
         await environment.synced()
         assert [each["metadata"]["name"] for each in environment.cache.list_cached("pods")] == ["p0"]
 
 
-async def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
+async def test_it_comes_back_when_objects_were_deleted(warned: Told) -> None:
     gate = asyncio.Event()
     lists = [listed("100", *many(8)), listed("200", *many(8)), held(gate, listed("300", *many(5)))]
     async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
         await environment.listed(3)
         assert environment.time.slept == [RETRY_EVICTED_SECONDS * 1.5] * 2, "the environment's chance is 1"
-        assert len(told()) == 1
+        assert len(warned()) == 1
         assert holds_nothing(environment.informer)
         gate.set()
         await environment.synced()
@@ -460,7 +442,7 @@ async def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
         assert not environment.informer.state.message
 
 
-async def test_a_cache_that_the_limit_of_all_empties_again_is_logged_once(told: Told) -> None:
+async def test_a_cache_that_the_limit_of_all_empties_again_is_logged_once(warned: Told) -> None:
     lists = [listed("100", *many(7)), listed("200", *many(8)), listed("300", *many(5))]
     async with (
         Server(lists=lists) as server,
@@ -468,7 +450,7 @@ async def test_a_cache_that_the_limit_of_all_empties_again_is_logged_once(told: 
     ):
         await environment.synced()
         assert len(environment.time.slept) == 2
-        assert len(told()) == 1
+        assert len(warned()) == 1
 
 
 def test_growth_is_noticed_after_a_change_that_failed() -> None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import kopf
 import pytest
@@ -35,34 +35,17 @@ from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import Time, connections_closed, run, until
 from tests.faults.test_rights import log_in
 from tests.kopf_operators import activity, called
+from tests.objects import custom_resource
 
 LIST_AND_WATCH = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
 WIDGETS = "widgets.example.com"
 
 
 def definition(*selectable: str) -> dict[str, Any]:
-    schema = {
-        "type": "object",
-        "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}},
-    }
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "selectableFields": [{"jsonPath": path} for path in selectable],
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": WIDGETS},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [version],
-        },
-    }
+    color = {"type": "object", "properties": {"color": {"type": "string"}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": color}}}
+    fields = [{"jsonPath": path} for path in selectable]
+    return custom_resource("Widget", schema=schema, selectableFields=fields)
 
 
 Cure = Callable[[], object]
@@ -211,26 +194,7 @@ STATES = {
 }
 
 
-class Told(Protocol):
-    """Returns the lines, with their levels, that were logged since it was called last."""
-
-    def __call__(self) -> list[tuple[str, str]]: ...
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    caplog.set_level(logging.INFO, "kopf_selectcache")
-
-    def lines() -> list[tuple[str, str]]:
-        found = [
-            (record.levelname, record.getMessage())
-            for record in caplog.records
-            if record.name == "kopf_selectcache"
-        ]
-        caplog.clear()
-        return found
-
-    return lines
+Told = Callable[[], list[str]]
 
 
 @asynccontextmanager
@@ -325,7 +289,8 @@ async def seen_and_ended(
             else ""
         )
         assert states_in(metrics) == [shown_as(state.health, state.labels)]
-        *before, (level, line) = told()
+        *before, last = told()
+        level, _, line = last.partition(": ")
         assert level == "WARNING"
         assert line.startswith(state.line)
         assert line.endswith(in_one_line(*informer.state.remedy.splitlines()))
@@ -347,9 +312,8 @@ async def seen_and_ended(
                 {"group": resource.kind.group, "version": resource.version, "resource": resource.kind.plural},
             )
         ]
-        *_, (level, line) = told()  # A server may refuse some requests until the kind is ready.
-        assert level == "INFO"
-        assert line.startswith(f"The cache of {resource} is synced: 0 objects, 0 B, with ")
+        *_, last = told()  # A server may refuse some requests until the kind is ready.
+        assert last.startswith(f"INFO: The cache of {resource} is synced: 0 objects, 0 B, with ")
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
