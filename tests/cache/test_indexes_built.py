@@ -173,17 +173,6 @@ async def test_nothing_is_left_of_one_that_failed() -> None:
     assert len(seen) == 2 * DECODED_PER_SLICE
 
 
-async def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() -> None:
-    indexing, follows = IndexBuilder([]), Follows()
-    union = filled(indexing, 3, follows)
-    with pytest.raises(IndexFailed) as raised:
-        await indexing.add([added("good", noded), added("bad", failing)])
-    assert raised.value.name == "bad"
-    assert (indexing.indexes, follows.reads, listed(union, 3, "6")) == ({}, [], [])
-    await indexing.add([added("good", noded), added("other", noded)])
-    assert list(indexing.indexes) == ["good", "other"]
-
-
 async def test_a_store_begun_anew_meanwhile_has_the_index_too() -> None:
     indexing, follows = IndexBuilder([]), Follows()
     filled(indexing, 3 * DECODED_PER_SLICE)

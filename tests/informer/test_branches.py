@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -73,36 +72,6 @@ async def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_
         await until(lambda: [each.substore.epoch for each in environment.informer.state.reflectors] == [1, 1])
         assert named(environment.cache.list_cached("secrets")) == ["a"]
         assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
-
-
-async def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
-    async with caching(
-        ["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")
-    ) as environment:
-        await environment.cache.wait_synced()
-        assert named(environment.cache.list("secrets", labels="app in (web,db)")) == ["a", "b"]
-        await until(lambda: environment.informer.state.is_synced)
-        assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app in (db,web)"]
-
-
-async def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> None:
-    def who(cluster: EmbeddedCluster) -> str:
-        return cluster.user("reader", [{**WATCHING, "resourceNames": ["ca", "tls"]}], namespace="infra")
-
-    declared = Selector(names=["ca", "tls"], namespaces=["infra"])
-    async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as environment:
-        await environment.cache.wait_synced()
-        assert named(environment.cache.list_cached("secrets")) == ["ca"]
-        with pytest.raises(NotFound):
-            environment.cache.get("secrets", "tls", namespace="infra")
-        environment.cluster.create(secret("tls", "infra"))
-        await environment.cache.wait_for(
-            "secrets", lambda _: True, namespace="infra", fields="metadata.name=tls"
-        )
-        assert {asked.query["fieldSelector"] for asked in environment.watches()} == {
-            "metadata.name=ca",
-            "metadata.name=tls",
-        }
 
 
 async def test_the_namespaces_of_the_operator_are_cached_one_by_one() -> None:
@@ -320,25 +289,6 @@ async def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_no
             environment.cache.get("secrets", "a", namespace="shop")
 
 
-def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
-    cache = FakeCache(
-        [webapp("old", app="web"), webapp("gold", tier="gold")],
-        {"example.com/v1/webapps": ["app=web", "tier=gold"]},
-    )
-    defined = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "webapps.example.com"},
-    }
-    definition = cache.cluster.get(defined)
-    cache.cluster.delete(defined)
-    with pytest.raises(Missing):
-        cache.list_cached("webapps")
-    cache.cluster.create({**defined, "spec": definition["spec"]}, webapp("new", tier="gold"))
-    assert named(cache.list("webapps", labels="tier=gold")) == ["new"]
-    assert named(cache.list_cached("webapps")) == ["new"]
-
-
 async def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:
     declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
     async with caching(declared, secret("a", app="web"), secret("b", "infra", tier="gold")) as environment:
@@ -364,14 +314,6 @@ async def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_liste
         held.release()
         await environment.cache.wait_synced()
         assert named(environment.cache.list_cached("secrets")) == ["a"]
-
-
-def webapp(name: str, **labels: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "WebApp",
-        "metadata": {"name": name, "namespace": "shop", "labels": labels},
-    }
 
 
 # ---- As many as there may be.

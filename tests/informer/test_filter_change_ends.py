@@ -51,18 +51,6 @@ async def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
         assert len(holds) > 2
 
 
-async def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
-    async with caching("app=web", WEB, GOLD, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        changing, _, silence = await begin_change(environment, EITHER)
-        informer.filter_change.interrupt()
-        silence.release()
-        await changing
-        assert names(environment) == {"web", "gold", "both"}
-        informer.filter_change.interrupt()
-
-
 @pytest.mark.usefixtures("unhurried")
 async def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one() -> None:
     async with caching("app=web", WEB, GOLD) as environment:
