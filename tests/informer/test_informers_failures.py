@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import kopf
 import pytest
-from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.background import DictionaryTraining
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.settings.options import SelectCacheSettings
-from tests.faults.environment import Environment, Time, nothing_left, operating, until
+from tests.faults.environment import Time, nothing_left, operating, until
 from tests.faults.server import (
     PODS,
     Answer,
@@ -53,50 +48,30 @@ async def test_a_failure_before_the_kind_is_known_is_reported_and_retried(discov
             assert environment.time.slept == [0.5, 1.0]
 
 
-class Mistaken(KopfTransport):
-    """Fails `times` times with an error that the package does not expect."""
-
-    times = 0
-
-    async def get(self, path: str, query: Mapping[str, str], **options: Any) -> bytes:
-        if path == PODS and self.times:
-            self.times -= 1
-            raise KeyError("nobody has thought of this")
-        return await super().get(path, query, **options)
-
-
 async def test_a_mistake_of_ours_costs_a_list_and_is_logged_and_ends_nothing(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Server(
-        lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]
-    ) as server:
-        vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
-        declared, transport = SelectCacheSettings(audit_interval=0), Mistaken(vault)
-        declared.selectors["pods"] = "app=web"
-        runtime = Runtime(
-            declared,
-            transport,
-            namespaces=None,
-            chance=lambda: 1.0,
-            logger=logging.getLogger("kopf_selectcache"),
-            clock=time.clock,
-            sleep=time.sleep,
-        )
-        environment = Environment(server, runtime, time, vault)
-        transport.times = 2
-        task = asyncio.create_task(runtime.run())
+    get, mistakes = KopfTransport.get, [1, 2]
+
+    async def mistaken(self: KopfTransport, path: str, query: Mapping[str, str], **options: Any) -> bytes:
+        if path == PODS and mistakes:
+            raise KeyError(mistakes.pop())
+        return await get(self, path, query, **options)
+
+    monkeypatch.setattr(KopfTransport, "get", mistaken)
+    lists = [LISTED, listed("200", pod("b", "150"))]
+    async with (
+        Server(lists=lists, watches=[streamed(error(410))]) as server,
+        operating(server) as environment,
+    ):
         await until(lambda: environment.informer.state.message)
         assert environment.informer.state.message == "pods: a bug in kopf_selectcache: KeyError"
         await environment.holds("a@90")
-        transport.times = 1
+        mistakes.append(3)
         await environment.holds("b@150")
-        assert time.slept[:2] == [30.0, 30.0]
+        assert environment.time.slept[:2] == [30.0, 30.0]
         assert caplog.text.count("failed because of a bug in kopf_selectcache, and starts again") == 3
         assert environment.informer.counts.relists == {"410": 1}, "for which the list was due"
-        task.cancel()
-        await asyncio.wait({task})
-        await vault.close()
 
 
 async def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
@@ -125,54 +100,30 @@ async def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
     assert caplog.text.count("A background task of the cache of pods failed because of a bug") == 2
 
 
-class Noted(KopfTransport):
-    """Notes when streams are opened and closed."""
-
-    def __init__(self, vault: Vault, notes: list[str]) -> None:
-        super().__init__(vault)
-        self.notes = notes
+async def test_a_stream_is_closed_before_anything_else_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to the garbage collector, which would come when it likes, and close it in a task of its
+    own."""
+    notes, watch, sleep = list[str](), KopfTransport.watch, Time.sleep
 
     @asynccontextmanager
-    async def watch(
-        self, path: str, query: Mapping[str, str], **_: object
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        async with super().watch(path, query) as chunks:
-            self.notes.append("opened")
+    async def noted(self: KopfTransport, *given: Any, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with watch(self, *given, **options) as chunks:
+            notes.append("opened")
             try:
                 yield chunks
             finally:
-                self.notes.append("closed")
+                notes.append("closed")
 
-
-async def test_a_stream_is_closed_before_anything_else_is_done() -> None:
-    """Nothing is left to the garbage collector, which would come when it likes, and close it in a task of its
-    own."""
-    notes: list[str] = []
-
-    async def sleep(_: float) -> None:
+    async def note_wait(self: Time, seconds: float) -> None:
         notes.append("waited")
+        await sleep(self, seconds)
 
+    monkeypatch.setattr(KopfTransport, "watch", noted)
+    monkeypatch.setattr(Time, "sleep", note_wait)
     async with Server(lists=[LISTED], watches=[streamed(error(500))]) as server:
-        vault, declared = (
-            Vault({"login": kopf.ConnectionInfo(server=server.url)}),
-            SelectCacheSettings(audit_interval=0),
-        )
-        declared.selectors["pods"] = "app=web"
-        runtime = Runtime(
-            declared,
-            Noted(vault, notes),
-            namespaces=None,
-            chance=lambda: 1.0,
-            logger=logging.getLogger("kopf_selectcache"),
-            sleep=sleep,
-        )
-        task = asyncio.create_task(runtime.run())
-        await until(lambda: notes.count("opened") == 2)
-        task.cancel()
-        task.add_done_callback(lambda _: notes.append("ended"))
-        await asyncio.wait({task})
-        assert notes == ["opened", "closed", "waited", "opened", "closed", "ended"]
-        await vault.close()
+        async with operating(server):
+            await until(lambda: notes.count("opened") == 2)
+        assert notes == ["opened", "closed", "waited", "opened", "closed"]
 
 
 SCENES: dict[str, Callable[[], dict[str, Any]]] = {

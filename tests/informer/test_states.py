@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -101,95 +101,69 @@ class State:
     health: Health
     error: type[StateError]
     provoke: Callable[[EmbeddedCluster], tuple[str, Cure]]
-    key: str
-    declared: Any
-    labels: Mapping[str, str]
     line: str
     """How the one line in the log begins."""
-    restarted: bool
-    """True if the probe fails because of it."""
-    cause: tuple[int | None, bool]
-    """The code, and whether it is transient. With a code there is a reason."""
+    code: int | None = None
+    """The answer of the server. With a code there is a reason, and the probe fails."""
+    key: str = "secrets"
+    declared: Any = "app=web"
+    shown: tuple[str, str, str] = ("", "v1", "secrets")
+    """The group, version and resource of its metric."""
 
 
-SECRETS = {"group": "", "version": "v1", "resource": "secrets"}
 STATES = {
     "forbidden": State(
         Health.FORBIDDEN,
         Forbidden,
         no_right,
-        "secrets",
-        "app=web",
-        SECRETS,
         "the operator does not have permission to list secrets: ",
-        restarted=True,
-        cause=(403, False),
+        403,
     ),
     "forbidden to ask what there is": State(
         Health.FORBIDDEN,
         Forbidden,
         no_right_to_discover,
-        "secrets",
-        "app=web",
-        {"group": "", "version": "", "resource": "secrets"},
         "secrets: the operator does not have permission to discover what the cluster serves: ",
-        restarted=True,
-        cause=(403, False),
+        403,
+        shown=("", "", "secrets"),
     ),
     "unauthorized": State(
         Health.UNAUTHORIZED,
         Unauthorized,
         no_login,
-        "secrets",
-        "app=web",
-        SECRETS,
         "secrets: the server does not accept the credentials of the operator: ",
-        restarted=True,
-        cause=(401, False),
+        401,
     ),
     "missing": State(
         Health.MISSING,
         Missing,
         no_definition,
-        WIDGETS,
-        "app=web",
-        {"group": "", "version": "", "resource": WIDGETS},
         "the cluster does not serve widgets.example.com. Install its definition",
-        restarted=False,
-        cause=(None, False),
+        key=WIDGETS,
+        shown=("", "", WIDGETS),
     ),
     "rejected": State(
         Health.REJECTED,
         Rejected,
         not_selectable,
-        WIDGETS,
-        Selector(fields="spec.color=red"),
-        {"group": "example.com", "version": "v1", "resource": "widgets"},
         "the filter of widgets.example.com: ",
-        restarted=False,
-        cause=(None, False),
+        key=WIDGETS,
+        declared=Selector(fields="spec.color=red"),
+        shown=("example.com", "v1", "widgets"),
     ),
     "oversized": State(
         Health.OVERSIZED,
         Oversized,
         too_large,
-        "secrets",
-        Cached("app=web", max_bytes="64Ki"),
-        SECRETS,
         "secrets: the cache was emptied, because it exceeded max_bytes='64Ki': it had ",
-        restarted=False,
-        cause=(None, False),
+        declared=Cached("app=web", max_bytes="64Ki"),
     ),
     "stalled": State(
         Health.STALLED,
         Stalled,
         no_answer,
-        "secrets",
-        "app=web",
-        SECRETS,
         "secrets: the server answers 503 ServiceUnavailable. The cache keeps retrying. Meanwhile, ",
-        restarted=True,
-        cause=(503, True),
+        503,
     ),
 }
 
@@ -246,9 +220,9 @@ def states_in(metrics: CollectorRegistry) -> list[str]:
     ]
 
 
-def shown_as(health: Health, labels: Mapping[str, str]) -> str:
-    shown = ",".join(f'{name}="{value}"' for name, value in sorted({**labels, "state": health.value}.items()))
-    return f"kopf_selectcache_health{{{shown}}} 1.0"
+def shown_as(health: Health, group: str, version: str, resource: str) -> str:
+    labels = f'group="{group}",resource="{resource}",state="{health.value}",version="{version}"'
+    return f"kopf_selectcache_health{{{labels}}} 1.0"
 
 
 async def seen_and_ended(
@@ -271,7 +245,7 @@ async def seen_and_ended(
 
         with pytest.raises(state.error) as caught:
             cache.list_cached(state.key)
-        assert (caught.value.code, caught.value.transient) == state.cause
+        assert (caught.value.code, caught.value.transient) == (state.code, state.code == 503)
         assert (caught.value.reason != "") is (caught.value.code is not None)
         shown = operator.report()[informer.key]
         assert (shown["health"], shown["remedy"]) == (
@@ -285,10 +259,10 @@ async def seen_and_ended(
         assert failing([informer], limits) == (
             f"The cache of {informer} is {shown['health']}:"
             f" {in_one_line(informer.state.message, *informer.state.remedy.splitlines())}"
-            if state.restarted
+            if state.code
             else ""
         )
-        assert states_in(metrics) == [shown_as(state.health, state.labels)]
+        assert states_in(metrics) == [shown_as(state.health, *state.shown)]
         *before, last = told()
         level, _, line = last.partition(": ")
         assert level == "WARNING"
@@ -307,10 +281,7 @@ async def seen_and_ended(
         resource = informer.state.resource
         assert resource is not None
         assert states_in(metrics) == [
-            shown_as(
-                Health.SYNCED,
-                {"group": resource.kind.group, "version": resource.version, "resource": resource.kind.plural},
-            )
+            shown_as(Health.SYNCED, resource.kind.group, resource.version, resource.kind.plural)
         ]
         *_, last = told()  # A server may refuse some requests until the kind is ready.
         assert last.startswith(f"INFO: The cache of {resource} is synced: 0 objects, 0 B, with ")
