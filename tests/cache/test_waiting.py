@@ -339,18 +339,6 @@ async def test_waits_of_threads_can_be_ended_and_then_unsubscribe(environment: E
 
 
 @with_environment
-async def test_once_it_is_ended_nothing_is_waited_for(environment: Environment) -> None:
-    informer = environment.declare("app=web").hold()
-    operators = ThreadWaits()
-    for waits in (operators, ThreadWaits(operators)):
-        cache = environment.cache(waits=waits)
-        operators.end("enough")
-        with pytest.raises(ReadError):
-            await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
-    assert not informer.subscribed.is_set()
-
-
-@with_environment
 async def test_on_the_loops_own_thread_it_is_refused(environment: Environment) -> None:
     environment.declare("app=web", PODS).hold(WEB)
     with pytest.raises(ReadError):

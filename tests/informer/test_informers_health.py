@@ -20,7 +20,6 @@ from tests.faults.server import (
     Answer,
     Server,
     Then,
-    answer,
     bookmark,
     ended,
     error,
@@ -305,22 +304,6 @@ async def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
             assert environment.names() == ["a@90"]
 
 
-async def test_while_it_is_stalled_another_failure_is_reported_and_not_logged(
-    warned: Callable[[], list[str]],
-) -> None:
-    over = asyncio.Event()
-    async with (
-        Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server,
-        operating(server, sync_timeout=0.5) as environment,
-    ):
-        await environment.listed(4)
-        assert health(environment) is Health.STALLED
-        assert environment.code() == 500
-        assert len(warned()) == 2
-        over.set()
-        await until(lambda: health(environment) is Health.FORBIDDEN)
-
-
 async def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
     warned: Callable[[], list[str]],
 ) -> None:
@@ -363,19 +346,6 @@ async def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -
         await environment.synced()
         assert environment.time.slept == [0.5, 1.0, 2.0]
         assert environment.names() == ["a@90"]
-
-
-async def test_a_cluster_that_cannot_list_its_kinds_is_not_waited_for() -> None:
-    up = asyncio.Event()
-    async with Server(lists=[LISTED]) as server:
-        discovery = server.scripts["/api/v1"].lists
-        discovery[:] = [*[answer(b"{what?")] * LASTING_ANSWERS, held(up, discovery[0])]
-        async with operating(server) as environment:
-            await environment.informer.wait_until_settled()
-            with pytest.raises(Stalled):
-                environment.names()
-            up.set()
-            await environment.synced()
 
 
 async def test_only_answers_in_a_row_that_make_no_sense_are_certain() -> None:
