@@ -91,7 +91,7 @@ SOAKED = {
     "relist of a branch",
     "doubt",
 }
-"""The scenes whose readers are interrupted in the soak alone: the writer does the same in other scenes."""
+"""The scenes of the soak alone: the writer does the same in other scenes."""
 LONG = {"own, and a doubt", "own, and its move"}
 """These as well: they take seconds, and each half of them is a scene of its own."""
 STORE = ("store.get", "store.records", "store.chosen")
@@ -121,7 +121,10 @@ def stores(scene: Scene) -> list[Store]:
     return [scene.union.store, *(branch.view for branch in writers(scene.union))]
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(
+    "scene",
+    [pytest.param(scene, marks=[pytest.mark.soak] if scene in SOAKED else []) for scene in SCENES],
+)
 def test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer(scene: str) -> None:
     one, reads = SCENES[scene](), 0
     reading = (*STORE, "get", "held")
