@@ -277,21 +277,6 @@ async def test_refused_credentials_that_equal_dropped_ones_do_not_hide_others() 
         await vault.close()
 
 
-async def test_credentials_of_another_login_handler_replace_refused_ones() -> None:
-    async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
-        vault = Vault({"one": kopf.ConnectionInfo(server=server.url, token="old", priority=1)})
-
-        async def log_in() -> None:
-            await vault.wait_for_emptiness()
-            await vault.populate({"other": kopf.ConnectionInfo(server=server.url, token="new")})
-
-        login = asyncio.create_task(log_in())
-        assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-        assert [key async for key, _ in vault] == ["other"]
-        await login
-        await vault.close()
-
-
 async def test_an_outage_after_a_long_time_leads_to_logins_as_soon_as_the_first_one() -> None:
     async with (
         Server(lists=[answer(b"{}")] * 999) as server,

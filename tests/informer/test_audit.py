@@ -13,8 +13,7 @@ import pytest
 
 from kopf_selectcache import Forbidden, Key, Selector, StateError
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.errors import Garbled, MetricReason
-from kopf_selectcache.core.protocol.machine import Waiting
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore
@@ -230,40 +229,6 @@ async def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_
         )
 
 
-# The name is a sentence.
-async def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> (  # noqa: E501
-    None
-):
-    async with caching("app=web", *OBJECTS) as environment:
-        await environment.cache.wait_synced()
-        await until(lambda: len(environment.watches()) == 1)
-        refused = environment.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
-        environment.cluster.cut("watch", "secrets")
-        await until(
-            lambda: (
-                refused.hits and isinstance(environment.informer.state.reflectors[0].writer.state, Waiting)
-            )
-        )
-        environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-        environment.cluster.faults.clear()
-        await until(lambda: environment.informer.counts.relists == {"audit": 1})
-        listed = [
-            asked
-            for asked in environment.cluster.requests
-            if asked.verb == "list" and asked.resource == "secrets"
-        ]
-        assert "resourceVersion" not in listed[-1].query
-        for watches in (1, 2):
-            before = len(environment.watches())
-            await until(lambda: environment.informer.state.is_synced)
-            environment.cluster.cut("watch", "secrets")
-            # The lambda is called before the loop continues.
-            await until(lambda: len(environment.watches()) > before)  # noqa: B023
-            assert environment.informer.counts.relists == {"audit": 1}, (
-                f"it was ordered once, {watches} watches ago"
-            )
-
-
 @pytest.mark.parametrize("declared", [EITHER, EITHER[::-1]], ids=["the last", "the first"])
 @pytest.mark.parametrize("fault", FAILURES, ids=["refused", "garbled", "broken off"])
 async def test_where_one_branch_cannot_be_compared_the_others_are(
@@ -307,21 +272,6 @@ async def test_a_periodic_audit_that_fails_is_logged_and_made_again_after_an_int
         for message in caplog.messages
     )
     assert not [message for message in caplog.messages if "mistake" in message]
-
-
-async def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
-    async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as environment:
-        await until(lambda: environment.informer.counts.audits >= 2)
-        compared = {
-            asked.namespace
-            for asked in environment.cluster.requests
-            if asked.query.get("resourceVersionMatch") == "Exact"
-        }
-        assert compared == {"shop"}
-        assert not environment.informer.counts.failures["audit"]
-        for fault in environment.cluster.faults:
-            fault.release()
-        await environment.cache.wait_synced()
 
 
 async def test_a_mistake_of_ours_in_an_audit_is_logged_and_the_next_one_is_made(

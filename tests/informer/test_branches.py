@@ -16,7 +16,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
-from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence
+from kopf_selectcache.testing.faults import NotServed, Silence
 from tests.faults.environment import operating, until
 from tests.faults.server import Script, Server, held, listed, pod
 from tests.secrets import caching, labelled, named, secret
@@ -155,48 +155,6 @@ async def test_an_object_that_is_gone_is_dropped_though_a_branch_is_silent(
             environment.cache.get("secrets", "a", namespace="shop")
 
 
-@pytest.mark.parametrize(
-    "fault", [Refuse(503), MalformedJSON(), Disconnect()], ids=["refused", "garbled", "broken off"]
-)
-async def test_a_question_that_is_not_answered_is_asked_again(
-    fault: Fault, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as environment:
-        await environment.cache.wait_synced()
-        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-        environment.cluster.faults.add(
-            fault, verb="list", resource="secrets", times=4
-        )  # Of what breaks off, each is asked for twice.
-        environment.cluster.delete(secret("a"))
-        await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
-        assert environment.probes() == 5
-        assert environment.informer.counts.lists == 2
-    assert not [message for message in caplog.messages if "mistake" in message]
-
-
-async def test_an_object_known_to_be_gone_does_not_return_with_the_past_of_a_slow_branch() -> None:
-    async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
-        await environment.cache.wait_synced()
-        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-        told: list[bool] = []
-        before, (fast, slow) = (
-            int(environment.informer.state.version),
-            environment.informer.state.reflectors,
-        )
-        environment.informer.subscribe(
-            lambda change: told.append(change is not None and change.after is not None)
-        )
-        environment.cluster.patch(secret("a"), labelled(app=None))
-        environment.cluster.patch(secret("a"), labelled(tier="gold"))
-        environment.cluster.delete(secret("a"))
-        await until(lambda: environment.cache.list_cached("secrets") == [])
-        for fault in environment.cluster.faults:
-            fault.release()
-        environment.cluster.bookmark()
-        await until(lambda: slow.version == fast.version and int(slow.version) > before)
-        assert told == [False]
-
-
 # ---- How each of them is doing.
 
 
@@ -266,27 +224,6 @@ async def test_an_answer_is_as_old_as_the_parts_it_needs() -> None:
             for namespace in ("infra", "shop")
         )
         assert int(newer) > int(older) == int(environment.informer.state.version)
-
-
-# The name is a sentence.
-async def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> (  # noqa: E501
-    None
-):
-    def who(cluster: EmbeddedCluster) -> str:
-        return cluster.user("reader", [WATCHING], namespace="shop")
-
-    declared = [Selector("app=web", namespaces=["shop"]), Selector("app=db,tier")]
-    async with caching(
-        declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
-    ) as environment:
-        await environment.informer.wait_until_settled()
-        assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
-        environment.cluster.patch(secret("a"), labelled(app="x"))
-        await until(lambda: environment.cache.list("secrets", namespace="shop", labels="app=web") == [])
-        with pytest.raises(Forbidden):
-            environment.cache.list("secrets", namespace="shop", labels="app=db,tier")
-        with pytest.raises(Forbidden):
-            environment.cache.get("secrets", "a", namespace="shop")
 
 
 async def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:

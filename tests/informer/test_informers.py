@@ -4,7 +4,6 @@ tests/faults/."""
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -21,7 +20,6 @@ from tests.faults.server import (
     Server,
     Then,
     answer,
-    bookmark,
     error,
     held,
     listed,
@@ -87,49 +85,6 @@ async def test_until_its_first_complete_list_a_cache_is_not_read_and_waiting_fai
         await environment.synced()
         assert environment.names() == ["a@90"]
         assert environment.informer.state.age() == 0.0
-
-
-async def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> None:
-    cut = [asyncio.Event() for _ in range(2)]
-    watches = [
-        streamed(cut[0], error(500, "InternalError")),
-        *[refused(500, "InternalError")] * 2,
-        streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")),
-        *[refused(403, message="no")] * 7,
-        streamed(),
-    ]
-    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-        await environment.synced()
-        (line,) = told()
-        synced = r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in 0\.0 s\."
-        assert re.fullmatch(synced, line)
-        cut[0].set()
-        await environment.watched(4)
-        await environment.synced()
-        assert told() == [
-            "WARNING: pods: the server answers 500 InternalError. The cache keeps retrying.",
-            "INFO: The cache of pods follows the server again.",
-        ]
-        cut[1].set()
-        await environment.watched(12)
-        await environment.synced()
-        *lines, last = told()
-        assert lines == [
-            (
-                "WARNING: the operator does not have permission to watch pods: no. The cache"
-                " keeps retrying: a server that has just started refuses everybody."
-            ),
-            (
-                "WARNING: the operator does not have permission to watch pods: no. Grant it the"
-                " verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods'] (for"
-                " settings.selectcache.selectors['pods'], labels='app=web'). Or, for a single namespace,"
-                " run it"
-                " with -n. To see all missing permissions: selectcache check app.py."
-            ),
-        ]
-        assert re.fullmatch(
-            r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in \d\d\.0 s\.", last
-        ), "so long could it not be read"
 
 
 @pytest.mark.parametrize("then", [Then.NEXT, Then.CLOSE, Then.RESET])

@@ -270,27 +270,3 @@ async def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> N
             await known(environment, "webapps.example.com")
             assert meant(environment.runtime, "example.com/v1/webapps") == "webapps.example.com"
             assert meant(environment.runtime, "example.com/v1beta1/webapps") is NotDeclared
-
-
-async def test_the_version_that_a_kind_has_left_may_be_used_by_another_key() -> None:
-    go, gone = asyncio.Event(), asyncio.Event()
-    async with Server() as server:
-        serve(
-            server, "example.com", "v1beta1", first=held(go, answer({"versions": [{"version": "v1beta1"}]}))
-        )
-        server.scripts["/apis/example.com/v1beta1/webapps"].watches[:] = [streamed(gone, error(410))]
-        async with operating(
-            server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
-        ) as environment:
-            first, second = environment.runtime.informers.values()
-            await until(lambda: first.state.is_synced)
-            go.set()
-            await until(lambda: second.state.health is Health.REJECTED)
-            server.groups = []  # type: ignore[attr-defined]
-            serve(server, "example.com", "v1", "v1beta1")
-            server.scripts["/apis/example.com/v1beta1/webapps"].lists[0] = refused(404)
-            gone.set()
-            await until(lambda: first.state.is_synced and second.state.is_synced)
-            assert [
-                informer.state.resource.version for informer in (first, second) if informer.state.resource
-            ] == ["v1", "v1beta1"]

@@ -121,32 +121,6 @@ async def test_a_failure_of_all_watches_for_a_while_is_logged_once_and_so_is_its
         assert told() == ["INFO: The cache of secrets follows the server again."]
 
 
-async def test_the_end_of_a_failure_of_one_watch_is_not_logged_while_another_is_not_listed(
-    told: Told,
-) -> None:
-    """Its end is not news: that all is there will be."""
-    async with caching(APART, secret("a", app="web"), held="infra") as environment:
-        first = environment.informer
-        await until(
-            lambda: (
-                first.state.reflectors
-                and first.state.reflectors[0].condition.health is Health.SYNCED
-                and environment.watches()
-            )
-        )
-        refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-        environment.time.now += HEALTHY_WATCH_SECONDS + 1  # That watches end after a while is no failure.
-        environment.cluster.cut()
-        await until(lambda: first.state.message or first.state.reflectors[0].condition.message)
-        assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
-        refused.release()
-        await until(lambda: not first.state.reflectors[0].condition.message)
-        assert told() == []
-        environment.cluster.faults.clear()
-        await until(lambda: first.state.is_synced)
-        assert [line[:47] for line in told()] == ["INFO: The cache of secrets is synced: 1 object,"]
-
-
 async def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> None:
     definition = custom_resource("Widget")
     async with caching(EITHER, definition, resource="widgets.example.com") as environment:

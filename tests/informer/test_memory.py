@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache._errors import in_one_line
@@ -279,26 +278,7 @@ async def test_the_bytes_an_index_adds_are_counted() -> None:
 # ---- Several lists and watches.
 
 
-EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
 IN_SHOP = "/api/v1/namespaces/shop/pods"
-
-
-async def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_more() -> None:
-    gate = asyncio.Event()
-    async with Server() as server:
-        server.scripts[IN_SHOP] = Script(
-            [listed("100", *many(2)), listed("100")], [streamed(gate, event("DELETED", big("p0", "105")))] * 2
-        )
-        async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as environment:
-            await environment.synced()
-            assert counted(environment.informer) == truly(environment.informer)
-            union = environment.informer.state.union
-            first = next(branch for branch in union.substores if branch.view.records()[0])
-            (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
-            union.leave(first, replace(leaving, version="105", holders=0))
-            assert environment.informer.state.held() == 2, "the other list and watch may still bring it"
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] == 2
 
 
 @pytest.mark.usefixtures("uncollected")
