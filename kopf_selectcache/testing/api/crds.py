@@ -17,7 +17,7 @@ from . import schemas
 from .history import History, Stored, Table
 from .kinds import Column, Kinds, Served
 from .kubectl.tables import DEFAULT, NAME
-from .metadata import StatusCause, cause, in_order, invalid_value
+from .metadata import StatusCause, cause, in_order, invalid_value, unsupported
 from .status import Problem
 from .strategies import part
 
@@ -303,8 +303,7 @@ def _wrong(new: Mapping[str, Any]) -> list[StatusCause]:
         if not spec.get(key)
     )
     if spec.get("scope") not in (None, "", "Cluster", "Namespaced"):
-        told = f'Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
-        found.append(cause("FieldValueNotSupported", told, "spec.scope"))
+        found.append(unsupported("spec.scope", spec["scope"], "Cluster", "Namespaced"))
     if group and "." not in group:
         found.append(invalid_value("spec.group", group, "should be a domain with at least one dot"))
     for index, version in enumerate(versions):

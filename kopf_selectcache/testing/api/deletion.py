@@ -11,7 +11,7 @@ from typing import Any
 from .events import TABLE as EVENTS
 from .history import Stored
 from .kinds import Served
-from .metadata import StatusCause, cause, finalizers_of_deletion, in_order, invalid_value
+from .metadata import StatusCause, finalizers_of_deletion, in_order, invalid_value, unsupported
 from .status import bad_request, conflict, invalid
 from .strategies import default_policy, part
 
@@ -74,9 +74,7 @@ def faults(options: Mapping[str, Any]) -> list[StatusCause]:
         return [invalid_value("propagationPolicy", policy, why)]
     if policy in _POLICIES:
         return []
-    supported = ", ".join(f'"{word}"' for word in (*_POLICIES, "nil"))
-    why = f'Unsupported value: "{policy}": supported values: {supported}'
-    return [cause("FieldValueNotSupported", why, "propagationPolicy")]
+    return [unsupported("propagationPolicy", policy, *_POLICIES, "nil")]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from kopf_selectcache.core.selection.values import (
     is_dns_label,
     is_dns_subdomain,
@@ -97,6 +99,12 @@ def cause(reason: str, message: str, field: str) -> StatusCause:
 def invalid_value(field: str, value: object, why: str) -> StatusCause:
     told = f'"{value}"' if isinstance(value, str) else str(value)
     return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", field)
+
+
+def unsupported(field: str, value: object, *supported: object) -> StatusCause:
+    told, *listed = (msgspec.json.encode(each).decode() for each in (value, *supported))
+    message = f"Unsupported value: {told}: supported values: {', '.join(listed)}"
+    return cause("FieldValueNotSupported", message, field)
 
 
 def forbidden(field: str, why: str) -> StatusCause:

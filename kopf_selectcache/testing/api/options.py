@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .metadata import StatusCause, forbidden, unsupported
 from .status import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
@@ -82,10 +83,7 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
             bookmarks=options.bookmarks,
             initial=True,
         )
-    causes = [
-        {"reason": reason, "message": message, "field": field}
-        for reason, field, message in (_watch_faults(options) if watch else _list_faults(options))
-    ]
+    causes = [*(_watch_faults(options) if watch else _list_faults(options))]
     if causes:
         raise invalid("ListOptions", "", causes, group="meta.k8s.io")
     return options
@@ -138,42 +136,29 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.lower() not in {"false", "0"}
 
 
-def _forbidden(field: str, why: str) -> tuple[str, str, str]:
-    return "FieldValueForbidden", field, f"Forbidden: {why}"
-
-
-def _unsupported(match: str, *supported: str) -> tuple[str, str, str]:
-    listed = ", ".join(f'"{text}"' for text in supported)
-    return (
-        "FieldValueNotSupported",
-        "resourceVersionMatch",
-        f'Unsupported value: "{match}": supported values: {listed}',
-    )
-
-
-def _list_faults(options: ListOptions) -> Iterator[tuple[str, str, str]]:
+def _list_faults(options: ListOptions) -> Iterator[StatusCause]:
     field = "resourceVersionMatch"
     if options.match:
         if not options.version:
-            yield _forbidden(field, f"{field} is forbidden unless resourceVersion is provided")
+            yield forbidden(field, f"{field} is forbidden unless resourceVersion is provided")
         if options.token:
-            yield _forbidden(field, f"{field} is forbidden when continue is provided")
+            yield forbidden(field, f"{field} is forbidden when continue is provided")
         if options.match not in (EXACT, NOT_OLDER):
-            yield _unsupported(options.match, EXACT, NOT_OLDER, "")
+            yield unsupported(field, options.match, EXACT, NOT_OLDER, "")
         if options.match == EXACT and options.version == "0":
-            yield _forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+            yield forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"')
     if options.initial is not None:
-        yield _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        yield forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
-def _watch_faults(options: ListOptions) -> Iterator[tuple[str, str, str]]:
+def _watch_faults(options: ListOptions) -> Iterator[StatusCause]:
     field = "resourceVersionMatch"
     if options.initial is not None and options.match != NOT_OLDER:
-        yield _forbidden(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER}")
+        yield forbidden(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER}")
     if options.match:
         if options.initial is None:
-            yield _forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+            yield forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
         if options.match != NOT_OLDER:
-            yield _unsupported(options.match, NOT_OLDER)
+            yield unsupported(field, options.match, NOT_OLDER)
         if options.token:
-            yield _forbidden(field, f"{field} is forbidden when continue is provided")
+            yield forbidden(field, f"{field} is forbidden when continue is provided")

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .metadata import StatusCause, cause
+from .metadata import StatusCause, cause, unsupported
 
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -132,12 +132,7 @@ def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Sta
         yield from _of_number(schema, value, where)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
-        listed = ", ".join(_as_json(item) for item in allowed)
-        yield cause(
-            "FieldValueNotSupported",
-            f"Unsupported value: {_as_json(value)}: supported values: {listed}",
-            where,
-        )
+        yield unsupported(where, value, *allowed)
 
 
 def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) -> Iterator[StatusCause]:

@@ -492,16 +492,10 @@ def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None, *, app
         if kind == "PatchOptions" and not applies and "force" in call.options:
             faults.append(metadata.forbidden("force", "may not be specified for non-apply patch"))
     if any(text != "All" for text in asked):
-        faults.append(_unsupported("dryRun", asked, "All"))
+        faults.append(metadata.unsupported("dryRun", asked, "All"))
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:
-        faults.append(_unsupported("fieldValidation", judging, *_JUDGING))
+        faults.append(metadata.unsupported("fieldValidation", judging, *_JUDGING))
     if faults:
         raise invalid(kind, "", faults, group="meta.k8s.io")
     return bool(asked)
-
-
-def _unsupported(field: str, value: object, *supported: str) -> dict[str, str]:
-    listed = ", ".join(f'"{text}"' for text in supported)
-    message = f"Unsupported value: {msgspec.json.encode(value).decode()}: supported values: {listed}"
-    return {"reason": "FieldValueNotSupported", "message": message, "field": field}

@@ -11,7 +11,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain, is_label_ke
 
 from .history import Table
 from .kinds import Served
-from .metadata import KEY_NAME, LABEL_VALUE, SUBDOMAIN, StatusCause, cause, invalid_value
+from .metadata import KEY_NAME, LABEL_VALUE, SUBDOMAIN, StatusCause, cause, invalid_value, unsupported
 from .status import not_implemented
 
 GROUP = "admissionregistration.k8s.io"
@@ -127,7 +127,7 @@ def _hook(hook: Mapping[str, Any], path: str) -> Iterator[StatusCause]:
         if key == "sideEffects" and key not in hook:
             yield _required(f"{path}.{key}", f"must specify one of {', '.join(supported)}")
         elif key in hook and hook[key] not in supported:
-            yield _unsupported(f"{path}.{key}", hook[key], supported)
+            yield unsupported(f"{path}.{key}", hook[key], *supported)
     if not 1 <= hook["timeoutSeconds"] <= 30:
         why = "the timeout value must be between 1 and 30 seconds"
         yield invalid_value(f"{path}.timeoutSeconds", hook["timeoutSeconds"], why)
@@ -157,12 +157,12 @@ def _rule(rule: Mapping[str, Any], path: str) -> Iterator[StatusCause]:
             yield _invalid(f"{path}.{key}", values, f"if '*' is present, must not specify other {others}")
         for index, value in enumerate(values):
             if key == "operations" and value not in _OPERATIONS:
-                yield _unsupported(f"{path}.{key}[{index}]", value, _OPERATIONS)
+                yield unsupported(f"{path}.{key}[{index}]", value, *_OPERATIONS)
             elif key == "apiVersions" and not value:
                 yield _required(f"{path}.{key}[{index}]")
     yield from _resources(rule.get("resources") or (), f"{path}.resources")
     if rule["scope"] not in _SCOPES:
-        yield _unsupported(f"{path}.scope", rule["scope"], _SCOPES)
+        yield unsupported(f"{path}.scope", rule["scope"], *_SCOPES)
 
 
 def _resources(resources: Sequence[str], path: str) -> Iterator[StatusCause]:
@@ -235,8 +235,3 @@ def _required(path: str, why: str = "") -> StatusCause:
 def _invalid(path: str, value: object, why: str) -> StatusCause:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return cause("FieldValueInvalid", f"Invalid value: {text}: {why}", path)
-
-
-def _unsupported(path: str, value: str, supported: Sequence[str]) -> StatusCause:
-    listed = ", ".join(f'"{item}"' for item in supported)
-    return cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', path)
