@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +20,9 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.errors import Missing, Rejected, UnknownKind
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Match
@@ -488,3 +491,31 @@ async def test_reading_threads_see_answers_or_no_kind(cache: Cache) -> None:
             reader.join()
     assert not errors
     assert answers <= {("web",)}
+
+
+def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
+    def fail(_: Any) -> str:
+        raise ValueError("no such value")
+
+    cache = FakeCache([config_map("web", app="web"), config_map("db", app="db")])
+    cache.blocking.declare("configmaps", "app=web")
+    state = cache._runtime.informer("configmaps").state
+    with pytest.raises(ReadError):
+        cache.blocking.declare("configmaps", "app=web", index={"app": fail}, replace=True)
+    assert cache._runtime.informer("configmaps").state is state
+    with pytest.raises(NotDeclared):
+        cache.blocking.undeclare("secrets")
+
+
+async def test_a_runtime_that_does_not_run_takes_kinds_as_well() -> None:
+    runtime = Runtime(
+        SelectCacheSettings(),
+        cast("Any", None),
+        namespaces=None,
+        chance=lambda: 0.5,
+        logger=logging.getLogger("tests"),
+    )
+    informer = runtime.declare("pods", Cached("app=web"))
+    assert runtime.informer("pods") is informer
+    await runtime.remove(informer, "here:1")
+    assert not runtime.informers

@@ -151,3 +151,10 @@ def test_20_a_cache_that_is_used_as_a_dict_names_its_reads(use: Callable[[Any], 
     with pytest.raises(TypeError, match="a cache isn't a dict") as raised:
         use(FakeCache())
     assert "cache.get(kind, name, namespace=...)" in "".join(raised.value.__notes__)
+
+
+def test_20_a_write_that_is_given_an_object_says_to_name_it() -> None:
+    cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"})
+    with pytest.raises(TypeError, match="an object instead of a kind and a name") as caught:
+        cache.blocking.live.patch(pod("web-1"), "web-1", {})  # type: ignore[call-overload]
+    assert caught.value.__notes__[0].startswith("Name the object: cache.live.patch(")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -287,3 +288,30 @@ async def test_a_hundred_namespaces_are_cached_and_at_most_twenty_are_listed_at_
             assert {each["metadata"]["namespace"] for each in environment.cache.list_cached("pods")} == set(
                 namespaces
             )
+
+
+def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
+    cache = FakeCache(
+        [webapp("old", app="web"), webapp("gold", tier="gold")],
+        {"example.com/v1/webapps": ["app=web", "tier=gold"]},
+    )
+    defined = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "webapps.example.com"},
+    }
+    definition = cache.cluster.get(defined)
+    cache.cluster.delete(defined)
+    with pytest.raises(Missing):
+        cache.list_cached("webapps")
+    cache.cluster.create({**defined, "spec": definition["spec"]}, webapp("new", tier="gold"))
+    assert named(cache.list("webapps", labels="tier=gold")) == ["new"]
+    assert named(cache.list_cached("webapps")) == ["new"]
+
+
+def webapp(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "WebApp",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+    }

@@ -11,6 +11,7 @@ import pytest
 
 from kopf_selectcache import LabelSelector, Selector
 from kopf_selectcache.cache.estimates import PATIENCE_SECONDS, Counter, labelled_namespaces
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import TOO_FEW_OBJECTS
@@ -70,3 +71,13 @@ def test_the_namespaces_of_each_label_are_listed() -> None:
     labels = [LabelSelector.parse("tenant=yes"), LabelSelector.parse("team=a")]
     found = asyncio.run(labelled_namespaces(cast("Transport", Namespaces()), labels))
     assert found == {labels[0]: {"tenant-yes"}, labels[1]: {"team-a"}}
+
+
+def test_a_refusal_instead_of_a_page_is_an_error() -> None:
+    class Refusing:
+        async def get(self, *_: object, **__: object) -> bytes:
+            return json.dumps({"kind": "Status", "apiVersion": "v1", "code": 403, "message": "no"}).encode()
+
+    counter = Counter(cast("Transport", Refusing()), PODS)
+    with pytest.raises(Refused):
+        asyncio.run(counter.all(None))

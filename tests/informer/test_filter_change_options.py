@@ -219,3 +219,13 @@ async def test_16_an_index_of_a_field_that_is_not_stored_has_the_values_of_all_o
         await until(lambda: environment.informer.state.is_synced)
         await cache.declare("secrets", "app=web", index={"key": index}, replace=True)
         assert named(cache.list_cached("secrets", index={"key": "Zm9v"})) == ["web"]
+
+
+async def test_16_a_change_of_a_kind_that_was_never_found_fails() -> None:
+    async with caching("app=web", resource="example.com/v1/webapps") as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.health is Health.MISSING)
+        former = informer.declared
+        with pytest.raises((Missing, NotSynced)):
+            await change(informer, "tier=gold", timeout=1.0)
+        assert informer.declared is former

@@ -160,3 +160,12 @@ async def test_of_the_caches_of_the_package_only_problems_and_their_ends_are_log
         environment.cluster.faults.clear()
         await until(lambda: other.state.is_synced)
         assert [each[:37] for each in told()] == ["INFO: The cache of services is synced"]
+
+
+async def test_the_condition_of_a_whole_cache_is_about_its_kind_filter_and_objects() -> None:
+    async with caching(APART, secret("a", app="web"), secret("b", "infra", app="web")) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        subject, state = informer.state.resolving.subject, informer.state
+        assert (subject.kind, subject.filter) == (informer.kind, state.filter)
+        assert (subject.version, subject.held(), str(subject)) == (state.version, 2, "secrets")
