@@ -17,13 +17,10 @@ from bench.source_figures import (
     count_entries,
     count_files,
     count_layers,
-    count_lines,
     find_cycles,
-    find_longest,
     find_messages,
     find_product,
     find_shared_names,
-    format_copy,
     measure_classes,
     parse_files,
     rate_messages,
@@ -122,13 +119,6 @@ def test_the_informer_keeps_within_its_targets() -> None:
     assert above <= {"Runtime", "StreamWriter"}, "no other may become as large"
 
 
-def test_entries_are_modules_and_folders_besides_the_private_ones(tmp_path: Path) -> None:
-    write(tmp_path, __init__="", __main__="", _kopf="", _errors="", errors="", other="")
-    write(tmp_path / "core", __init__="", store="")
-    (tmp_path / "data").mkdir()
-    assert count_entries(tmp_path) == 3
-
-
 def test_methods_attributes_and_imports_are_those_of_a_class_and_its_file(tmp_path: Path) -> None:
     text = (
         "import a\nfrom b import c\nclass A:\n    x = 1\n"
@@ -140,19 +130,6 @@ def test_methods_attributes_and_imports_are_those_of_a_class_and_its_file(tmp_pa
     write(tmp_path, __init__="", a=text)
     assert count_files(tmp_path) == 1
     assert measure_classes(tmp_path / "a.py") == {"A": (2, 2, 2), "B": (0, 0, 2)}
-
-
-def test_layers_are_the_rows_of_the_first_contract_of_layers(tmp_path: Path) -> None:
-    config = tmp_path / "setup.cfg"
-    config.write_text(
-        "[importlinter:contract:pure]\ntype = forbidden\n[importlinter:contract:all]\n"
-        "type = layers\nlayers =\n    a\n    b | c\n    d\n"
-        "[importlinter:contract:core]\ntype = layers\nlayers =\n    e\n"
-    )
-    assert count_layers(config) == 3
-    config.write_text("[metadata]\n")
-    with pytest.raises(LookupError):
-        count_layers(config)
 
 
 def test_imports_for_type_checking_make_cycles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,16 +145,6 @@ def test_imports_for_type_checking_make_cycles(tmp_path: Path, monkeypatch: pyte
     assert find_cycles("made_up_for_cycles") == [
         ["made_up_for_cycles.a", "made_up_for_cycles.b", "made_up_for_cycles.c"]
     ]
-
-
-def test_lines_are_those_of_the_formatted_product(tmp_path: Path) -> None:
-    write(tmp_path / "made", __init__="", short="x = 1\n", long=f"x = [{', '.join(['1_000_000'] * 15)}]\n")
-    write(tmp_path / "made/testing", __init__="", kit="x = 1\n" * 99)
-    copy = format_copy(tmp_path / "made", tmp_path / "copies")
-    product = parse_files(find_product(copy))
-    assert [path.name for path in product] == ["__init__.py", "long.py", "short.py"]
-    assert count_lines(product) == 1 + 17
-    assert find_longest(product) == (17, copy / "long.py")
 
 
 def test_names_of_classes_are_compared_within_a_folder_and_those_that_it_contains(tmp_path: Path) -> None:

@@ -74,15 +74,6 @@ class TestWhatIsWrong:
             in said.output
         )
 
-    def test_rights_that_are_there_are_no_problem(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
-        said = parsed(command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json"))
-        assert said["problemCount"] == 0
-        assert said["caches"][0]["permissions"] == {
-            "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
-            "missing": [],
-        }
-
     @pytest.mark.parametrize(
         ("group", "api", "problems"),
         [("*", "v1", 0), ("events.k8s.io", "events.k8s.io/v1", 0), ("apps", "v1", 1)],
@@ -97,13 +88,6 @@ class TestWhatIsWrong:
         rule = "a ClusterRole: - {apiGroups: [''], resources: [events], verbs: [create, patch]}"
         assert [each["remedy"] for each in said["problems"]] == [f"Add to {rule}"] * problems
         assert parsed(command(*arguments))["eventsApi"] is None
-
-    def test_the_text_tells_the_api_of_recorded_events(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
-        allow_events(cluster, "events.k8s.io")
-        said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=RECORDING)
-        assert "Events are written in the API events.k8s.io/v1." in said.output
 
     def test_rights_for_one_api_of_events_are_enough_and_not_too_much(
         self, cluster: EmbeddedCluster, command: Command
@@ -193,27 +177,6 @@ async def follow(**_): ...
         said = command("check", "select['example.com/v1/policies'] = ''", handlers=handlers)
         assert "follow" not in said.output
         assert "1 cache, 0 objects" in said.output
-
-    @runs_kopf
-    def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
-        self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        handlers = """
-@selectcache.on.change('pods')
-async def follow(cause, body, **_):
-    kopf.info(body, reason='Changed', message=cause)
-"""
-        printed = command(
-            "rbac", "select['v1/pods'] = 'app=web'", "--account", "operators/web", handlers=handlers
-        )
-        role = next(each for each in yaml.safe_load_all(printed.output) if each["kind"] == "ClusterRole")
-        token = cluster.user(WEB, role["rules"])
-        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "web.kubeconfig", token=token)))
-        cluster.create(pod("web-1", "web"))
-        cluster.requests.clear()
-        with KopfRunner(["run", "-A", "--standalone", str(tmp_path / "web.py")]):
-            cluster.requests.wait("create", "events", user=WEB)
-        assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
 
     def test_many_namespaces_with_a_role_each_are_no_problem(
         self, cluster: EmbeddedCluster, command: Command
@@ -579,17 +542,7 @@ class TestWhatItDoesToTheOperator:
         assert (process.returncode, process.stderr) == (0, "")
         assert "1 cache, 0 objects" in process.stdout
 
-    def test_the_script_tells_its_version(self) -> None:
-        process = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True)
-        assert process.stdout == f"selectcache {version('kopf_selectcache')}\n"
-
-    def test_it_runs_as_a_process(self, command: Command, tmp_path: object) -> None:
-        command("check", "select['v1/pods'] = 'app=web'")
-        process = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "kopf_selectcache", "check", f"{tmp_path}/web.py"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (process.returncode, process.stderr) == (0, "")
-        assert "1 cache, 0 objects" in process.stdout
+    def test_the_command_tells_its_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit, match="0"):
+            main(["--version"])
+        assert capsys.readouterr().out == f"selectcache {version('kopf_selectcache')}\n"

@@ -219,7 +219,6 @@ class TestWhatWouldBeHeld:
         ("many", "storage", "packs"),
         [
             (110, "auto", True),
-            (110, "packed", True),
             (110, "raw", False),
             (50, "auto", False),
             (50, "packed", True),

@@ -134,19 +134,6 @@ def test_9_a_broken_relist_asks_for_nothing_older_and_the_old_state_is_served() 
     run(main())
 
 
-def test_9_a_plain_bookmark_is_not_the_end_of_the_initial_state() -> None:
-    async def main() -> None:
-        rest = asyncio.Event()
-        watches = [streamed(A, bookmark("100"), rest, B, END)]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
-            await until(lambda: environment.informer.counts.events)
-            assert environment.informer.state.store.version == ""
-            rest.set()
-            await environment.holds("a@90", "b@95")
-
-    run(main())
-
-
 def test_9_a_stream_that_breaks_off_again_and_again_is_replaced_by_pages() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90"))]

@@ -13,7 +13,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, NotSynced, ReadError, SelectCacheError
-from kopf_selectcache.plugin.operator import expect_operator, operator_of
+from kopf_selectcache.plugin.operator import expect_operator
 from kopf_selectcache.settings.options import settings_of
 from tests.docs.pages import ROOT, fences
 from tests.faults.environment import until
@@ -153,54 +153,6 @@ def test_20_a_startup_handler_that_reads_ends_the_operator(
     assert "a startup handler can't read caches" in str(caught.value.__cause__)
 
 
-def test_a_startup_handler_that_awaits_a_task_that_declares_gets_the_cause(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    """The task cannot be told from one that goes on in the background."""
-    errors: list[SelectCacheError] = []
-
-    @kopf.on.startup(registry=registry)
-    async def wait(settings: kopf.OperatorSettings, **_: Any) -> None:
-        cache = selectcache.cache_of(settings)
-        declare(settings)
-        errors.extend(
-            await asyncio.gather(  # type: ignore[arg-type]  # All of them fail.
-                cache.declare("secrets", "app=web", timeout=0.01),
-                cache.wait_synced(timeout=0.01),
-                return_exceptions=True,
-            )
-        )
-
-    async def main() -> None:
-        async with operating(registry, Cluster(pod())):
-            await until(lambda: errors)
-
-    run(main())
-    assert [type(error) for error in errors] == [NotSynced, NotSynced]
-    assert "startup handlers are still running" in errors[0].what
-    assert "startup handlers are still running" in errors[1].what
-    assert "settings.selectcache.selectors['secrets']" in errors[0].remedy
-
-
-def test_a_task_that_a_startup_handler_leaves_behind_may_declare(registry: kopf.OperatorRegistry) -> None:
-    declared: list[Any] = []
-
-    async def work(cache: selectcache.Cache) -> None:
-        await cache.declare("pods", "")
-        declared.append(names_of(cache))
-
-    @kopf.on.startup(registry=registry)
-    async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
-        memo.task = asyncio.create_task(work(selectcache.cache_of(settings)))
-
-    async def main() -> None:
-        async with operating(registry, Cluster(pod()), logs_in=True):
-            await until(lambda: declared)
-
-    run(main())
-    assert declared == [["web-1"]]
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_login_handler_that_waits_is_refused_at_once(
     registry: kopf.OperatorRegistry, *, is_async: bool
@@ -249,46 +201,6 @@ def test_a_login_handler_that_waits_is_refused_at_once(
 
     run(main())
     assert raised == [DeclarationError]
-
-
-def test_in_a_cleanup_handler_it_may_wait_and_need_not(registry: kopf.OperatorRegistry) -> None:
-    told: list[Any] = []
-
-    @kopf.on.cleanup(registry=registry)
-    async def clean_up(settings: kopf.OperatorSettings, **_: Any) -> None:
-        cache = selectcache.cache_of(settings)
-        await cache.wait_synced()
-        told.append(names_of(cache))
-
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with operating(registry, Cluster(pod()), settings=settings):
-            await until(lambda: operator_of(settings) is not None)
-            await selectcache.cache_of(settings).wait_synced()
-
-    run(main())
-    assert told == [["web-1"]]
-
-
-def test_an_operator_that_declares_nothing_fetches_in_background_tasks(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    told: list[Any] = []
-
-    async def work(cache: selectcache.Cache) -> None:
-        await cache.wait_synced()
-        told.append(await cache.fetch("pods", "web-1", namespace="shop", default="none"))
-
-    @kopf.on.startup(registry=registry)
-    async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
-        memo.task = asyncio.create_task(work(selectcache.cache_of(settings)))
-
-    async def main() -> None:
-        async with operating(registry, Cluster()):
-            await until(lambda: told)
-
-    run(main())
-    assert told == ["none"]
 
 
 def test_the_example_of_the_documentation_runs(

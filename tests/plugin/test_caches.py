@@ -20,7 +20,6 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import (
     Caches,
     DeclarationError,
-    Forbidden,
     LabelSelector,
     NotDeclared,
     NotSynced,
@@ -34,7 +33,7 @@ from kopf_selectcache._kopf import settings_var
 from kopf_selectcache.errors import Unauthorized
 from kopf_selectcache.informer.environment import Ending
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin.caches import LOGIN_SECONDS, _LoginTask
+from kopf_selectcache.plugin.caches import _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import nothing_left, run, until
 from tests.kopf_operators import Cluster, operating, pod
@@ -83,30 +82,6 @@ class TestReads:
             await nothing_left(before)
 
         run(main())
-
-    def test_filters_without_namespaces_cover_the_given_ones(self, other: EmbeddedCluster) -> None:
-        async def main() -> None:
-            async with Caches(WEB, login=credentials(other), namespaces=["blog"]) as cache:
-                await cache.wait_synced()
-                assert [each["metadata"]["name"] for each in cache.list_cached("secrets")] == ["web-2"]
-                with pytest.raises(OutsideFilter):
-                    cache.list("secrets", namespace="shop")
-
-        run(main())
-
-    def test_options_are_those_of_their_settings(self, other: EmbeddedCluster) -> None:
-        settings = SelectCacheSettings(page_limit=1)
-        settings.selectors["v1/secrets"] = "app=web"
-
-        async def main() -> None:
-            both = Caches({"v1/configmaps": ""}, settings=settings, login=credentials(other))
-            assert {*both.selectors} == {"v1/secrets", "v1/configmaps"}
-            async with both as cache:
-                await cache.wait_synced()
-
-        run(main())
-        lists = [each for each in other.requests if each.verb == "list" and each.resource == "secrets"]
-        assert len(lists) == 2
 
     def test_their_requests_have_the_limits_of_their_settings(self, other: EmbeddedCluster) -> None:
         settings = SelectCacheSettings(request_timeout=7.0, max_page_bytes="20Mi", gzip=False)
@@ -238,32 +213,6 @@ class TestReads:
         posted = [each for each in other.requests if each.verb == "create" and each.resource == "events"]
         assert len(posted) == 2
 
-    def test_they_are_entered_once_at_a_time(self, other: EmbeddedCluster) -> None:
-        async def main() -> None:
-            async with (ours := Caches(WEB, login=credentials(other))) as cache:
-                with pytest.raises(DeclarationError):
-                    await ours.start()
-                await cache.wait_synced()
-                with pytest.raises(DeclarationError) as caught:
-                    ours.selectors["v1/pods"] = ""  # They run: `cache.declare` is for that.
-                assert "settings.selectcache" not in caught.value.line
-
-        run(main())
-
-    def test_an_iteration_over_changes_ends_with_the_caches(self, other: EmbeddedCluster) -> None:
-        async def main() -> None:
-            ours = Caches(WEB, login=credentials(other))
-            async with ours as cache:
-                await cache.wait_synced()
-                seen = []
-                async for change in cache.changes("secrets"):
-                    seen.append(change)
-                    if len(seen) == 2:
-                        await ours.stop()
-            assert len(seen) == 2
-
-        run(main())
-
     def test_a_bug_ends_the_reads_and_is_logged(
         self, other: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -356,33 +305,6 @@ class TestStart:
 
 
 class TestBesideAnOperator:
-    def test_two_caches_of_one_kind_read_their_own_declarations(self, other: EmbeddedCluster) -> None:
-        """Those of another cluster are opened by a startup handler, and closed by a cleanup handler."""
-        registry, read = kopf.OperatorRegistry(), list[Any]()
-
-        @kopf.on.startup(registry=registry)
-        async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
-            selectcache.settings_of(settings).selectors["pods"] = ""
-            memo.others = Caches(WEB, login=credentials(other))
-            remote = await memo.others.start()
-            await remote.wait_synced()
-            memo.task = asyncio.create_task(work(selectcache.cache_of(settings), remote))
-
-        async def work(own: selectcache.Cache, remote: selectcache.Cache) -> None:
-            await own.wait_synced()
-            read.append((own.count("pods"), remote.count("secrets", labels="app=web")))
-
-        @kopf.on.cleanup(registry=registry)
-        async def end(memo: Any, **_: Any) -> None:
-            await memo.others.stop()
-
-        async def main() -> None:
-            async with operating(registry, Cluster(pod()), logs_in=True):
-                await until(lambda: read)
-
-        run(main())
-        assert read[0] == (1, 2)
-
     def test_without_a_login_they_take_that_of_the_operator(self, other: EmbeddedCluster) -> None:
         """It has none yet when a startup handler enters them."""
 
@@ -426,17 +348,6 @@ class TestMessages:
         run(main())
         names = {each.name for each in caplog.records if "the credentials" in each.getMessage()}
         assert names == {"kopf_selectcache.caches.hub" if name else "kopf_selectcache.caches"}
-
-    def test_a_missing_right(self, other: EmbeddedCluster) -> None:
-        async def main() -> None:
-            login = credentials(other, other.user("reader", []))
-            async with Caches(WEB, login=login) as cache:
-                with pytest.raises(Forbidden, match=r"Caches\(\) does not have permission to list") as caught:
-                    await cache.wait_synced()
-                assert "for Caches({'v1/secrets': ...}), labels='app=web')" in caught.value.remedy
-                assert "give Caches() namespaces=" in caught.value.remedy
-
-        run(main())
 
 
 class TestNames:
@@ -515,13 +426,6 @@ class TestNames:
 
         run(main())
 
-    def test_outside_of_an_operator_a_name_is_not_used(self, other: EmbeddedCluster) -> None:
-        async def main() -> None:
-            async with Caches(WEB, login=credentials(other), name="hub") as cache:
-                await cache.wait_synced()
-
-        run(main())
-
 
 class TestLogin:
     @pytest.mark.parametrize("is_async", [True, False])
@@ -585,21 +489,6 @@ class TestLogin:
 
         run(main())
 
-    @pytest.mark.parametrize(
-        ("info", "remedy"),
-        [
-            (None, "Return a kopf.ConnectionInfo"),
-            (kopf.login_with_kubeconfig, "call the login handler"),
-        ],
-        ids=["nothing", "a login handler"],
-    )
-    def test_its_error_names_the_value_to_return(self, info: Any, remedy: str) -> None:
-        async def main() -> None:
-            with pytest.raises(kopf.LoginError, match=remedy):
-                await _LoginTask(lambda **_: info, Vault()).log_in()
-
-        run(main())
-
     def test_an_async_login_that_hangs_fails(self) -> None:
         async def log_in(**_: Any) -> Any:
             await asyncio.Event().wait()
@@ -638,9 +527,6 @@ class TestLogin:
             assert len(threads) == 2
 
         run(main())
-
-    def test_it_may_take_a_minute(self) -> None:
-        assert (_LoginTask(lambda **_: None, Vault())._timeout, LOGIN_SECONDS) == (60.0, 60.0)
 
     def test_equal_credentials_are_new_ones_each_time(self) -> None:
         """A late refusal of the former ones does not hit them."""

@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.plugin.calls import RETRY_SECONDS, Attempts
+from kopf_selectcache.plugin.calls import RETRY_SECONDS
 from kopf_selectcache.plugin.changes import _ChangeCalls
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.reactions.engine import Worker
@@ -125,14 +125,6 @@ def test_15_a_change_that_was_joined_is_not_given_up_without_a_call(monkeypatch:
     assert (calls.seen, calls.times) == ([("3", 0)], [RETRY_SECONDS])
 
 
-def test_a_change_that_is_joined_in_time_continues_the_attempts() -> None:
-    calls = Calls(failures=1, timeout=10)
-    calls.add(updated(1, 2))
-    calls.slept = lambda: calls.add(updated(2, 3))
-    run(calls)
-    assert calls.seen == [("2", 0), ("3", 1)]
-
-
 def test_a_change_whose_time_is_over_is_given_up() -> None:
     calls = Calls(failures=2, delay=10, timeout=10)
     calls.add(updated(1, 2))
@@ -188,8 +180,3 @@ def test_no_handler_is_called_for_a_departure_unless_it_asks_for_departures() ->
     calls.slept = lambda: calls.add(Change(record(2), None, ChangeCause.DELETED))
     run(calls)
     assert calls.seen == [("2", 0)]
-
-
-def test_attempts_are_counted_as_kopf_counts_them() -> None:
-    attempts = Attempts(1.0, lambda: 3.5)
-    assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)

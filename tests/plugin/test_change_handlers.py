@@ -94,33 +94,6 @@ def test_a_handler_gets_each_change_with_the_cache(registry: kopf.OperatorRegist
     run(main())
 
 
-def test_changes_of_one_object_wait_for_each_other_and_those_of_others_do_not(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    seen: list[str] = []
-    held_up = asyncio.Event()
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(cause: str, name: str, **_: Any) -> None:
-        seen.append(f"{name} {cause}")
-        if name == "a":
-            await held_up.wait()
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(lambda: seen == ["a entered"])
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            cluster.delete(secret("a"))
-            cluster.create(secret("b", app="web"))
-            await until(lambda: "b entered" in seen)
-            assert seen == ["a entered", "b entered"]
-            held_up.set()
-            await until(lambda: len(seen) == 3)
-            assert seen[2] == "a left"
-
-    run(main())
-
-
 def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.OperatorRegistry) -> None:
     running: list[str] = []
     most = 0
@@ -319,23 +292,6 @@ def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.Ope
             assert sorted(seen[2:]) == ["a left", "b updated", "c entered"]
 
     run(main())
-
-
-def test_a_handler_may_post_events(registry: kopf.OperatorRegistry) -> None:
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(body: Any, **_: Any) -> None:
-        kopf.info(body, reason="Seen", message="by us")
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(
-                lambda: ("create", "events") in {(asked.verb, asked.resource) for asked in cluster.requests}
-            )
-
-    run(main())
-
-
-# ---- Declarations.
 
 
 # ---- What goes wrong.

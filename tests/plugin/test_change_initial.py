@@ -11,7 +11,6 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import LabelSelector, Selector, _kopf
 from kopf_selectcache.settings.options import settings_of
-from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import reached, run, until
 from tests.informer.test_namespaces_by_label import namespace
 from tests.plugin.test_change_handlers import operating
@@ -198,17 +197,5 @@ def test_15_an_initial_entry_that_is_joined_with_updates_stays_initial(
             works.set()
             assert await reached(lambda: seen)
         assert seen == [("entered", True, 2)]
-
-    run(main())
-
-
-def test_15_an_iterator_of_changes_tells_initial_objects_as_well() -> None:
-    async def main() -> None:
-        cache = FakeCache([secret("a", app="web")], {"v1/secrets": "app=web"})
-        changes = cache.changes("secrets")
-        first = await anext(changes)
-        cache.cluster.create(secret("b", app="web"))
-        second = await anext(changes)
-        assert [(each.name, each.initial) for each in (first, second)] == [("a", True), ("b", False)]
 
     run(main())

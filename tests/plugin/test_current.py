@@ -282,27 +282,6 @@ def test_20_a_startup_handler_that_asks_for_its_cache_ends_the_operator(
     run(main())
 
 
-def test_9_a_task_of_a_startup_handler_is_no_handler(registry: kopf.OperatorRegistry) -> None:
-    errors: list[Exception] = []
-
-    async def work() -> None:
-        try:
-            WebApp().pods()
-        except ReadError as error:
-            errors.append(error)
-
-    @kopf.on.startup(registry=registry)
-    async def begin(memo: Any, **_: Any) -> None:
-        memo.task = asyncio.create_task(work())
-
-    async def main() -> None:
-        async with operating(registry, Cluster(pod())):
-            assert await reached(lambda: errors)
-
-    run(main())
-    assert "only works in a handler" in str(errors[0])
-
-
 def test_9_each_of_two_operators_has_its_own() -> None:
     registries = kopf.OperatorRegistry(), kopf.OperatorRegistry()
     both, found = asyncio.Event(), dict[str, list[str]]()

@@ -21,37 +21,6 @@ from tests.rows import each_row
 from tests.secrets import labelled, secret
 
 
-def test_a_handler_of_changes_goes_on_when_its_kind_is_declared_again(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    seen: list[str] = []
-    caches: list[selectcache.Cache] = []
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(name: str, cause: str, **_: Any) -> None:
-        seen.append(f"{name} {cause}")
-
-    async def main() -> None:
-        def configure(settings: kopf.OperatorSettings) -> None:
-            settings_of(settings).selectors["configmaps"] = ""
-            caches.append(selectcache.cache_of(settings))
-
-        async with operating(
-            registry, secret("a", app="web"), secret("b", app="db"), configure=configure
-        ) as cluster:
-            (cache,) = caches
-            await until(lambda: seen == ["a entered"])
-            await cache.undeclare("secrets")
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            await cache.declare("nodes", "")
-            await cycles()
-            assert seen == ["a entered"]
-            await cache.declare("secrets", "app=db")
-            await until(lambda: seen == ["a entered", "b entered"])
-
-    run(main())
-
-
 @pytest.mark.parametrize("declared", [{}, {"configmaps": ""}], ids=["nothing", "another kind"])
 def test_a_handler_of_changes_begins_when_its_kind_is_declared(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, declared: dict[str, str]

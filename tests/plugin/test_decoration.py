@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,35 +25,19 @@ class Handlers:
         lambda: WITH_CACHE(Handlers),
         lambda: WITH_CACHE("pods"),
         lambda: WITH_CACHE(["pods", "nodes"]),
+        lambda: WITH_CACHE(5),
+        lambda: WITH_CACHE(with_cache(lambda **_: None)),
         lambda: WITH_CACHE(property(lambda _: None)),
         lambda: WITH_CACHE(kind=["pods"]),
         lambda: WITH_CACHE(Handlers.create, ["pods"]),
         lambda: WITH_CACHE(kinds=["v1/pods/status"]),
         lambda: WITH_CACHE(kinds=[5]),
+        lambda: WITH_CACHE(kinds="pods"),
     ],
 )
 def test_an_invalid_handler_is_refused_where_it_stands(decorate: Callable[[], Any]) -> None:
     with pytest.raises(DeclarationError):
         decorate()
-
-
-KOPFS: dict[str, Callable[..., Any]] = {
-    "startup": kopf.on.startup,
-    "cleanup": kopf.on.cleanup,
-    "login": kopf.on.login,
-    "probe": kopf.on.probe,
-    "field": functools.partial(kopf.on.field, "pods", field="spec"),
-    "timer": functools.partial(kopf.timer, "pods", interval=1),
-    "create": functools.partial(kopf.on.create, "pods"),
-    "update": functools.partial(kopf.on.update, "pods"),
-    "delete": functools.partial(kopf.on.delete, "pods"),
-    "resume": functools.partial(kopf.on.resume, "pods"),
-    "event": functools.partial(kopf.on.event, "pods"),
-    "index": functools.partial(kopf.index, "pods"),
-    "validate": functools.partial(kopf.on.validate, "pods"),
-    "mutate": functools.partial(kopf.on.mutate, "pods"),
-    "daemon": functools.partial(kopf.daemon, "pods"),
-}
 
 
 def _takes_cache(cache: Any, **_: Any) -> Any:

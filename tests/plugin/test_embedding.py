@@ -187,14 +187,6 @@ def test_however_it_is_embedded_it_syncs_reads_in_both_kinds_of_handler_and_ends
         assert answers(told, 2) == expected("web")
 
 
-def test_two_in_two_threads_have_two_caches(cluster: EmbeddedCluster) -> None:
-    told: Told = queue.Queue()
-    with Running() as running:
-        for app, launch in (("web", "asyncio.run"), ("db", "uvloop.run")):
-            running.start(LAUNCHES[launch], operator(app, told, cluster))
-        assert answers(told, 4) == expected("web", "db")
-
-
 # A runner leaves the sockets of its loop to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_a_runner_runs_twice_in_one_process(cluster: EmbeddedCluster, tmp_path: Path) -> None:
@@ -246,22 +238,6 @@ def test_a_filter_without_namespaces_holds_those_of_kopf_run(
     with KopfRunner(["run", *arguments, "--standalone", str(empty)], registry=registry, timeout=DEADLINE):
         assert told.get(timeout=DEADLINE) == names
     gc.collect()
-
-
-def test_embedded_a_filter_without_namespaces_holds_those_of_the_operator(cluster: EmbeddedCluster) -> None:
-    cluster.namespace("infra")
-    cluster.create(secret("web-2", "infra", app="web"), secret("web-3", "default", app="web"))
-    told: queue.Queue[list[str]] = queue.Queue()
-    registry = caching("web", cluster)
-
-    @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
-    @selectcache.with_cache
-    async def tell(cache: selectcache.Cache, **_: Any) -> None:
-        told.put(named(cache.list_cached("secrets")))
-
-    with Running() as running:
-        running.start(LAUNCHES["asyncio.run"], registry, namespaces=["shop", "infra"], clusterwide=False)
-        assert told.get(timeout=DEADLINE) == ["web-1", "web-2"]
 
 
 def test_embedded_with_a_pattern_of_namespaces_it_ends_at_once(cluster: EmbeddedCluster) -> None:

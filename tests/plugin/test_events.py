@@ -147,26 +147,6 @@ def test_a_name_of_kopfs_settings_that_does_not_fit_stops_no_handler(
     run(main())
 
 
-def test_an_index_with_the_name_of_events_stays(registry: kopf.OperatorRegistry) -> None:
-    seen: list[Any] = []
-
-    async def index(name: str, **_: Any) -> Any:
-        return {name: name}
-
-    async def note(events: Any, **_: Any) -> None:
-        seen.append(events)
-
-    kopf.index("secrets", id="events", registry=registry)(index)
-    kopf.on.event("secrets", registry=registry)(selectcache.with_cache(note))
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: bool(seen))
-            assert isinstance(seen[0], kopf.Index)
-
-    run(main())
-
-
 def test_a_handler_without_a_cache_cannot_take_events(registry: kopf.OperatorRegistry) -> None:
     async def create(events: Any, **_: Any) -> None: ...
 

@@ -166,29 +166,6 @@ async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
 
 
 @in_loop
-async def test_20_a_removed_cache_is_the_last_word_about_its_kind(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    events = Events()
-    events.handle(registry, labels={"app": "web"})
-    with caplog.at_level(logging.INFO, "kopf_selectcache"):
-        async with serving() as cluster:
-            cluster.create(labelled("a"))
-            async with feeding(registry, cluster, filters=WEB) as settings:
-                await events.see((None, "a"))
-                await selectcache.cache_of(settings).undeclare("v1/configmaps")
-                cluster.create(labelled("b"))
-                await events.see(("ADDED", "b"))
-    fed, (level, message) = decisions(caplog)
-    assert fed == ("INFO", "Kopf's handlers of configmaps are fed from the cache.")
-    assert level == "WARNING"
-    assert (
-        "a second watch, because the cache was removed. To feed them from the cache after the next start,"
-        in message
-    )
-
-
-@in_loop
 async def test_20_each_namespace_is_decided_on_its_own_and_each_decision_is_logged_once(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -151,27 +151,6 @@ def test_each_shape_of_function_is_called_and_keeps_its_id(
     assert only(registry._changing).id == named.__qualname__
 
 
-def test_sub_handlers_have_their_caches_also_in_sync_handlers(registry: kopf.OperatorRegistry) -> None:
-    seen: list[Any] = []
-
-    @kopf.on.create("pods", registry=registry)
-    @with_cache
-    def parent(cache: Any, **_: Any) -> None:
-        seen.append(names_of(cache))
-
-        @kopf.subhandler(id="child")
-        @with_cache
-        def child(cache: Any, name: str, **_: Any) -> None:
-            seen.append((name, names_of(cache)))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            await called(only(registry._changing), changing())
-
-    run(main())
-    assert seen == [["web-1"], ("web-1", ["web-1"])]
-
-
 def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -328,21 +307,6 @@ def test_a_thread_cannot_start_caches() -> None:
     run(main())
 
 
-def test_an_index_of_that_name_is_hidden(registry: kopf.OperatorRegistry) -> None:
-    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
-    index: Any = type(
-        "Index", (kopf.Index,), dict.fromkeys(("__getitem__", "__iter__", "__len__", "__contains__"), len)
-    )()
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            cause = changing()
-            cause.indices = {"cache": index}
-            assert await called(only(registry._changing), cause) == ["web-1"]
-
-    run(main())
-
-
 def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.OperatorRegistry) -> None:
     def handle(**_: Any) -> None:
         pass
@@ -356,23 +320,6 @@ def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.Op
     cause = changing()
     cause.initial = True
     assert len(registry._changing.get_handlers(cause)) == 1
-
-
-def test_wrong_decoration_is_refused_where_it_stands() -> None:
-    wrong: Any = 5
-    before = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
-    try:
-        with pytest.raises(DeclarationError):
-            with_cache(kopf.on.create("pods")(lambda **_: None))
-    finally:
-        kopf.set_default_registry(before)
-    with pytest.raises(DeclarationError):
-        with_cache(with_cache(lambda **_: None))
-    with pytest.raises(DeclarationError):
-        with_cache(wrong)
-    with pytest.raises(DeclarationError):
-        with_cache(kinds="pods")
 
 
 def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
@@ -396,6 +343,3 @@ def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
             assert await called(only(registry._changing), changing()) == "ran"
 
     run(main())
-
-
-# ---- A read that the handler has not awaited.

@@ -180,46 +180,6 @@ def test_narrowing_is_refused_where_it_would_harm(
     assert not settings.watching.label_selectors
 
 
-@NARROWS
-@pytest.mark.parametrize(
-    "register",
-    [
-        lambda _: None,
-        lambda r: kopf.on.validate("pods", id="v", registry=r)(
-            lambda **_: None
-        ),  # For it, Kopf watches nothing.
-        lambda r: kopf.on.event("v1", "configmaps", id="e", registry=r)(lambda **_: None),
-        lambda r: kopf.daemon("configmaps", id="d", registry=r)(lambda **_: None),
-        lambda r: kopf.on.event("example.org", "v1", "others", id="e", registry=r)(lambda **_: None),
-    ],
-)
-@pytest.mark.parametrize(
-    ("key", "selector"),
-    [
-        ("pods", ["app=web", "tier=gold"]),
-        ("pods", "app=web"),
-        ("example.com/v1/webapps", Selector(fields="spec.mode=x")),
-        ("example.com/v1/webapps", "app=web"),
-        ("example.com/webapps", "app=web"),
-        ("namespaces", "app=web"),
-        ("kopf.dev/v1/kopfpeerings", "app=web"),
-    ],
-)
-def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
-    key: str,
-    selector: Any,
-    register: Any,
-    registry: kopf.OperatorRegistry,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    register(registry)
-    settings = declaring(**{key: selector})
-    settings_of(settings).narrow_handlers = True
-    started(registry, settings)
-    assert "narrow_handlers" not in caplog.text
-    assert not settings.watching.label_selectors
-
-
 WEBAPPS = _kopf.Resource("example.com", "v1", "webapps")
 
 

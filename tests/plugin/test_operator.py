@@ -34,7 +34,6 @@ from tests.faults.server import Server, answer
 from tests.kopf_operators import (
     Cluster,
     activity,
-    admission,
     called,
     changing,
     context,
@@ -54,9 +53,6 @@ from tests.told import told
 
 PODS = "/api/v1/pods"
 SECRETS = "/api/v1/secrets"
-
-
-# ---- Which handlers Kopf calls again.
 
 
 # ---- What is waited for.
@@ -164,40 +160,7 @@ def test_a_handler_that_is_stopped_while_it_waits_does_not_run(
     run(main())
 
 
-def test_admission_waits_for_a_bounded_time(registry: kopf.OperatorRegistry) -> None:
-    kopf.on.validate("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
-
-    async def main() -> None:
-        cluster, settings = Cluster(), declaring(pods="")
-        settings_of(settings).admission_timeout = 0.001
-        cluster.hold(PODS)
-        async with launched(settings, cluster):
-            with pytest.raises(kopf.AdmissionError) as caught:
-                await called(only(registry._webhooks), admission())
-            assert caught.value.code == 503
-
-    run(main())
-
-
 # ---- How caches begin and end.
-
-
-def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    kopf.on.create("pods", registry=registry)(
-        with_cache(lambda cache, **_: cache.fetch("pods", "web-1", namespace="shop", default="none"))
-    )
-
-    async def main() -> None:
-        settings = declaring()
-        async with launched(settings, Cluster()) as operator:
-            for _ in range(2):
-                assert await called(only(registry._changing), changing()) == "none"
-                await cycles()
-                assert operator_of(settings) is operator
-
-    run(main())
 
 
 def test_a_copy_of_the_settings_is_another_operator() -> None:
@@ -306,22 +269,6 @@ def test_no_handler_of_a_second_operator_reads_the_cluster_of_the_first(
                 )
                 await called(hook(causes.Activity.CLEANUP), activity(causes.Activity.CLEANUP, settings))
             assert not first.task.done(), "the cleanup of another operator has not ended it"
-
-    run(main())
-
-
-def test_two_operators_at_once_have_two_caches(registry: kopf.OperatorRegistry) -> None:
-    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
-
-    async def one(name: str, both: asyncio.Barrier) -> None:
-        async with launched(declaring(pods=""), Cluster(pod(name))):
-            await both.wait()
-            assert await called(only(registry._changing), changing()) == [name]
-            await both.wait()
-
-    async def main() -> None:
-        both = asyncio.Barrier(2)
-        await asyncio.gather(*(asyncio.create_task(one(name, both)) for name in ("a", "b")))
 
     run(main())
 
@@ -491,6 +438,3 @@ def test_embedded_operators_watch_the_namespaces_that_kopf_is_given(
             operators.namespaces_of(settings, declared)
         declared.defaults.namespaces = ["a"]
         assert operators.namespaces_of(settings, declared) is None
-
-
-# ---- Its connections.

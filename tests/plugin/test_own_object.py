@@ -196,18 +196,6 @@ def test_a_deletion_counts_where_kopf_watches_all(settings: Callable[[], kopf.Op
 
 
 @NARROWS
-@each_row("settings", [NARROWED[0], IN_FULL[0]])
-@each_row("type_", ["ADDED", "MODIFIED", None])
-def test_whatever_is_no_deletion_counts_in_any_case(
-    settings: Callable[[], kopf.OperatorSettings], type_: Any
-) -> None:
-    assert seen_in_event(settings(), type_, pod("web-1", version=20, app="web")) == {
-        "web-1": "20",
-        "web-2": "5",
-    }
-
-
-@NARROWS
 @each_row(
     ("settings", "cause", "expected"),
     [
@@ -273,26 +261,6 @@ def test_daemons_and_timers_of_an_object_that_may_have_left_read_the_stream(
             assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {
                 "web-1": "5"
             }
-
-    run(main())
-
-
-@pytest.mark.parametrize("settings", [pytest.param(NARROWED[0], marks=NARROWS), IN_FULL[0]])
-def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
-    settings: Callable[[], kopf.OperatorSettings],
-    registry: kopf.OperatorRegistry,
-) -> None:
-    """A daemon outlives its object, and nobody tells it."""
-
-    async def is_gone(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> object:
-        return await cache.is_deleted("pods", name, namespace=namespace, uid=uid)
-
-    kopf.daemon("pods", registry=registry)(with_cache(is_gone))
-
-    async def main() -> None:
-        async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
-            await operator.gate(None, None)
-            assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web")))
 
     run(main())
 

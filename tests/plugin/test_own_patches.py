@@ -87,12 +87,6 @@ def test_a_change_whose_former_object_is_not_known_is_not_dropped(own: Patches) 
     assert own.admits(replace(updated(obj(1), obj(3, status={"ready": 1})), before=evicted))
 
 
-def test_own_patches_that_are_joined_are_dropped(own: Patches) -> None:
-    own.patched(2, {"metadata": {"labels": {"a": "b"}}})
-    own.note(KEY, Write("3", lambda found: {**found, "list": [*found.get("list", []), 1]}))
-    assert not own.admits(updated(obj(1), obj(3, list=[1], metadata={"labels": {"a": "b"}})))
-
-
 def test_a_patch_that_the_former_object_has_is_not_applied_to_it_again(own: Patches) -> None:
     own.note(KEY, Write("2", lambda found: {**found, "list": [*found["list"], 1]}))
     own.patched(3, {"status": {"ready": 1}})
@@ -148,17 +142,7 @@ def test_few_patches_are_remembered(own: Patches) -> None:
     assert own.admits(updated(obj(1), obj(2, status={"ready": 2})))
 
 
-def test_a_patch_that_removes_a_field_explains_its_removal(own: Patches) -> None:
-    own.patched(2, {"status": {"ready": None}})
-    assert not own.admits(updated(obj(1, status={"ready": 1, "n": 1}), obj(2, status={"n": 1})))
-
-
 def test_the_stored_part_of_a_patch() -> None:
     patch = {"metadata": {"labels": {"a": "b"}}, "status": {"ready": 1, "log": {}}, "spec": {"x": {"y": 1}}}
     stored = stored_part(patch, lambda path: path[0] == "status" and path[-1] != "log")
     assert stored == {"status": {"ready": 1}}
-
-
-def test_other_predicates_decide_about_a_change_that_an_own_patch_has_caused(own: Patches) -> None:
-    own.patched(2, {"status": {"ready": 1}})
-    assert not own.admits(updated(obj(1), obj(2, status={"quiet": True})))

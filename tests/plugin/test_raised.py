@@ -8,10 +8,8 @@ from typing import Any
 
 import kopf
 import pytest
-from kopf._cogs.structs.credentials import Vault
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.plugin.caches import _LoginTask
 from tests.plugin.reconciling import APPS, app, operated, serving
 from tests.plugin.virtual import Times
 
@@ -95,21 +93,3 @@ def test_17_a_reconciler_starts_again_whatever_making_a_source_raises(
     times.run(main())
     assert calls == ["web"]
     assert "follow' starts again." in caplog.text
-
-
-@RAISED
-@pytest.mark.parametrize("is_async", [True, False])
-def test_a_login_that_raises_anything_fails(is_async: bool, raised: type[BaseException]) -> None:
-    """It is called again while the caches run."""
-
-    def log_in(**_: Any) -> Any:
-        raise raised("no")
-
-    async def log_in_async(**_: Any) -> Any:
-        log_in()
-
-    async def main() -> None:
-        with pytest.raises(kopf.LoginError, match=f"fails with {raised.__name__}"):
-            await _LoginTask(log_in_async if is_async else log_in, Vault()).log_in()
-
-    asyncio.run(main())

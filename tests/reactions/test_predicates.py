@@ -51,10 +51,6 @@ def test_a_predicate_admits_updates_of_its_value_and_all_other_changes(name: str
     assert predicate.admits(replace(Change.of("updated", old, new), before=evicted))
 
 
-def test_updates_of_objects_without_a_generation_are_admitted() -> None:
-    assert p.generation_changed.admits(Change.of("updated", obj(), obj()))
-
-
 @pytest.mark.parametrize("cause", ["entered", "updated", "left", "deleted"])
 def test_a_cause_is_a_predicate(cause: str) -> None:
     sides = {"entered": (None, obj()), "sent": (None, obj()), "left": (obj(), None), "deleted": (obj(), None)}
@@ -132,12 +128,6 @@ def test_an_object_is_mapped_to_itself_or_to_its_owners(mapping: Mapping, keys: 
     assert mapping.map({"metadata": {"name": "a"}}, None) == (
         [Key("a")] if isinstance(mapping, Itself) else []
     )
-
-
-def test_owner_references_of_other_types_than_those_of_kubernetes_are_read_as_they_are() -> None:
-    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "web", "controller": "yes"}
-    found = Owner("example.com", "WebApp").map(view_of(obj(ownerReferences=[owner])), None)
-    assert found == [in_shop("web")]
 
 
 def test_a_function_gets_a_cache_if_it_takes_one() -> None:

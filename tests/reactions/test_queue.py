@@ -205,15 +205,6 @@ def test_live_keys_go_before_those_of_a_list_and_failed_ones_go_last() -> None:
     assert taken(queue) == [A, B, C]
 
 
-def test_a_live_change_of_a_key_that_waits_raises_its_priority() -> None:
-    queue, now = made()
-    queue.add(A, priority=Priority.INITIAL)
-    queue.add(B, priority=Priority.INITIAL)
-    now[0] = 1.0
-    queue.add(B)
-    assert taken(queue) == [B, A]
-
-
 def test_of_delayed_adds_the_earliest_counts() -> None:
     queue, now = made()
     for seconds in (9.0, 3.0, 5.0):
@@ -235,17 +226,6 @@ def test_a_key_that_is_added_while_it_runs_runs_once_more_afterwards() -> None:
     assert taken(queue) == [A]
     queue.done(A)
     assert taken(queue) == []
-
-
-def test_the_delay_of_a_delayed_add_may_end_during_a_run() -> None:
-    queue, now = made()
-    queue.add(A)
-    taken(queue)
-    queue.add_after(A, 1.0)
-    now[0] = 2.0
-    assert taken(queue) == []
-    queue.done(A)
-    assert taken(queue) == [A]
 
 
 def test_retries_double_up_to_a_limit_with_a_random_share() -> None:

@@ -408,24 +408,6 @@ def test_objects_that_a_cache_has_already_go_after_changes() -> None:
     run(main())
 
 
-def test_objects_of_a_list_go_after_changes() -> None:
-    async def main() -> None:
-        async with caching("app=web", secret("a", app="web")) as environment:
-            queue, source = queue_of(), Kind("secrets", cache=environment.cache)
-            await source.start(queue)
-            await source.wait_synced()
-            runs = keys_in(queue)
-            assert [(run.key.name, run.priority) for run in runs] == [("a", Priority.INITIAL)]
-            environment.cluster.create(secret("b", app="web"))
-            await until(lambda: len(queue) == 1)
-            assert [run.priority for run in keys_in(queue)] == [Priority.LIVE]
-            await environment.cache.declare("secrets", "", replace=True)
-            environment.cluster.create(secret("c", app="db"))
-            await source.stop()
-
-    run(main())
-
-
 def test_predicates_of_all_sources_and_of_one_are_combined_with_and() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
@@ -469,27 +451,6 @@ def test_a_function_that_returns_an_awaitable_is_called_again_until_it_does_not(
         await source.start(queue)
         await until(lambda: len(queue) == 1)
         assert [run.key for run in keys_in(queue)] == [in_shop("found")]
-        await source.stop()
-
-    run(main())
-
-
-def test_a_mapping_that_is_cancelled_by_the_call_it_awaits_is_called_again() -> None:
-    async def main() -> None:
-        calls = 0
-
-        async def mapping(_: Any) -> list[Key]:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"tier": "gold"}}})
-                raise asyncio.CancelledError
-            return [in_shop("found")]
-
-        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
-        queue, source = queue_of(), Kind("pods", cache=cache, map=mapping, sleep=sleep_briefly)
-        await source.start(queue)
-        await until(lambda: len(queue) == 1)
         await source.stop()
 
     run(main())

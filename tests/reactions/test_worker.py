@@ -221,11 +221,6 @@ def test_a_failure_during_the_stop_is_not_repeated(caplog: pytest.LogCaptureFixt
     assert caplog.messages == ["The run of a has failed: it is not repeated."]
 
 
-def test_a_worker_runs_at_least_one_key_at_a_time() -> None:
-    with pytest.raises(ValueError):
-        Works(limit=0)
-
-
 def test_nothing_runs_before_the_gate_opens() -> None:
     async def main() -> None:
         async with Works() as works:

@@ -18,8 +18,6 @@ from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Refer
 
 SOURCE = Reporter("webapps", controller="example.com/webapps")
 WEB = Reference("v1", "Pod", "shop", "web", "uid-1")
-HOUR = 3600.0
-SECOND = 10**9
 
 
 def occur(reason: str = "Pulled", message: str = "m", **changes: Any) -> Occurrence:
@@ -40,15 +38,6 @@ def written(verdict: CorrelatorDecision) -> Event:
 
 def texts(verdict: CorrelatorDecision) -> str:
     return written(verdict).occurrence.message
-
-
-def test_an_event_that_was_seen_is_patched() -> None:
-    correlator = make()
-    first, again = (correlator.correlate(occur(), now, stamp=now + HOUR) for now in (1.0, 2.0))
-    assert (first.is_new, again.is_new, first.key) == (True, False, again.key)
-    event = written(first)
-    assert event == Event(occur(), "shop", event.name, 1, 1 + HOUR, 1 + HOUR)
-    assert written(again) == replace(event, count=2, last=2 + HOUR)
 
 
 def test_the_tenth_distinct_message_makes_an_aggregate_of_the_newest_ones() -> None:
@@ -156,22 +145,6 @@ def test_a_summary_is_due_when_the_bucket_opens_and_takes_its_token() -> None:
     assert correlator.correlate(occur(), 599.0).event is None
     assert [(each.is_new, written(each).count) for each in correlator.due(600.0)] == [(False, 4)]
     assert correlator.due(math.inf) == []
-
-
-def test_an_occurrence_goes_beside_a_summary_if_there_are_two_tokens() -> None:
-    correlator = make(burst=2, refill=1.0)
-    assert [correlator.correlate(occur(), 0.0).event is None for _ in range(3)] == [False, False, True]
-    assert correlator.correlate(occur(), 1.5).event is None
-    assert correlator.correlate(occur(), 2.0).event is not None
-    assert [written(each).count for each in correlator.due(2.0)] == [2]
-
-
-def test_the_end_of_a_recorder_makes_all_summaries_due() -> None:
-    correlator = make(burst=1)
-    for name in ("web", "db"):
-        for _ in range(3):
-            correlator.correlate(occur(name=name), 0.0)
-    assert [written(each).count for each in correlator.due(math.inf)] == [2, 2]
 
 
 def test_a_summary_counts_reasons_and_shows_the_newest_warning() -> None:

@@ -137,44 +137,6 @@ def test_a_recorder_made_anew_continues_the_one_before() -> None:
     run(main())
 
 
-def test_several_recorders_of_one_operator() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            for name in ("webapps", "example.com/backups"):
-                recorder = Recorder(name, environment.cache)
-                assert recorder.component == name
-                recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-                await written(recorder)
-            found = await events(environment)
-            assert {each["source"]["component"] for each in found} == {"webapps", "example.com/backups"}
-            await end_recordings(environment.runtime)
-
-    run(main())
-
-
-def test_a_thread_records_first() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            recorder = Recorder("webapps", environment.cache)
-            await asyncio.to_thread(recorder.record, WEB, "Normal", "Deployed", "It is deployed.")
-            await written(recorder)
-            assert len(await events(environment)) == 1
-            await end_recordings(environment.runtime)
-
-    run(main())
-
-
-def test_nothing_is_written_after_the_end() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            await end_recordings(environment.runtime)
-            recorder = Recorder("webapps", environment.cache)
-            recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-            assert recorder.stats().unsent == 1
-
-    run(main())
-
-
 def test_the_end_of_the_caches_is_that_of_recorders() -> None:
     async def main() -> None:
         async with caching("app=web") as environment:

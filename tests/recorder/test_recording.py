@@ -42,20 +42,6 @@ LAX = Limits(burst=1_000_000, similar=1_000_000)
 """Limits that suppress nothing."""
 
 
-def test_the_same_event_again_is_counted_in_a_patch() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            for _ in range(3):
-                events.record(occurrence())
-                await written(events)
-            assert server.writes == ["POST", "PATCH", "PATCH"]
-            assert server.counts() == {"web: It is deployed.": 3}
-            assert outcomes(events) == {"created": 1, "patched": 2}
-
-    run(main())
-
-
 def test_a_newer_state_replaces_the_one_that_waits() -> None:
     async def main() -> None:
         server = EventServer()
@@ -165,23 +151,6 @@ def test_a_newer_state_replaces_the_one_that_is_tried() -> None:
     run(main())
 
 
-def test_the_newer_state_of_an_event_that_failed_is_created() -> None:
-    async def main() -> None:
-        server = EventServer()
-        server.took = 1.0
-        async with recording(server) as events:
-            events.record(occurrence())
-            await passed(0.5)
-            server.fail = lambda _: (_ for _ in ()).throw(refused(422, "Invalid"))
-            events.record(occurrence())
-            await passed(1)
-            server.fail = lambda _: None
-            await written(events)
-            assert server.writes == ["POST", "POST"]
-
-    run(main())
-
-
 # ---- Events that are there already, or no more.
 
 
@@ -203,24 +172,6 @@ def test_an_operator_that_was_restarted_continues_its_events() -> None:
         assert server.counts() == {"web: It is deployed.": 6}
         (event,) = server.events.values()
         assert event["firstTimestamp"] < event["lastTimestamp"]
-
-    run(main())
-
-
-def test_an_occurrence_while_an_event_is_continued_is_counted() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            events.record(occurrence())
-        server.took = 1.0
-        async with recording(server) as events:
-            events.record(occurrence())
-            await passed(0.5)
-            events.record(occurrence())
-            await written(events)
-            events.record(occurrence())
-            await written(events)
-        assert server.counts() == {"web: It is deployed.": 4}
 
     run(main())
 
@@ -260,20 +211,6 @@ def test_an_earlier_event_is_continued_although_an_answer_was_lost(lost: Any) ->
             events.record(occurrence())
             await written(events)
         assert server.counts() == {"web: It is deployed.": 2}
-
-    run(main())
-
-
-def test_a_patch_whose_answer_was_lost_is_repeated() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            events.record(occurrence())
-            await written(events)
-            server.lose = lambda request: no_answer(request) if len(server.requests) == 2 else None
-            events.record(occurrence())
-            await written(events)
-            assert server.counts() == {"web: It is deployed.": 2}
 
     run(main())
 
@@ -374,25 +311,6 @@ def test_a_missing_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None
             " `selectcache rbac` prints all permissions that the operator needs."
         )
     ]
-
-
-def test_a_patch_is_refused_like_a_creation() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            events.record(occurrence())
-            await written(events)
-            server.fail = raise_(refused(403, "Forbidden"))
-            events.record(occurrence())
-            await written(events)
-            assert outcomes(events) == {"created": 1, "rejected": 1}
-        server.fail = lambda request: None if request.method == "POST" else raise_(refused(403))(request)
-        async with recording(server) as events:
-            events.record(occurrence())
-            await written(events)
-            assert outcomes(events) == {"rejected": 1}
-
-    run(main())
 
 
 def test_a_busy_server_is_asked_again_when_it_says() -> None:
@@ -529,20 +447,6 @@ def test_threads_record_at_once() -> None:
     run(main())
 
 
-def test_a_record_wakes_the_writer_from_a_thread() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            await passed(1)
-            thread = Thread(target=events.record, args=(occurrence(),))
-            thread.start()
-            thread.join()
-            await written(events)
-            assert outcomes(events) == {"created": 1}
-
-    run(main())
-
-
 def test_events_before_the_start_wait_for_it() -> None:
     async def main() -> None:
         server = EventServer()
@@ -571,20 +475,6 @@ def test_a_recording_that_never_ran_ends(caplog: pytest.LogCaptureFixture) -> No
 
     run(main())
     assert len(logged(caplog)) == 1
-
-
-def test_a_loop_that_is_closed_does_not_disturb_handlers() -> None:
-    made = []
-
-    async def main() -> None:
-        events = make(EventServer())
-        events.start()
-        await passed(1)
-        made.append(events)
-
-    run(main())
-    made[0].record(occurrence())
-    assert outcomes(made[0]) == {"waiting": 1}
 
 
 def test_the_end_writes_the_waiting_events() -> None:

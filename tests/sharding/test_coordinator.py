@@ -23,17 +23,6 @@ def ranges_in(coordinator: Coordinator, stage: Stage) -> set[int]:
     return {hold.range for hold in coordinator.state.holds if hold.stage is stage}
 
 
-def test_three_replicas_divide_all_ranges_evenly() -> None:
-    async def main() -> None:
-        async with fleet() as replicas:
-            for name in ("a", "b", "c"):
-                replicas.start(name)
-            await replicas.until(lambda: sorted(replicas.owned().values()) == [21, 21, 22])
-            assert replicas.log.overlaps == []
-
-    run(main())
-
-
 def test_the_ranges_of_a_dead_replica_go_to_the_others() -> None:
     async def main() -> None:
         async with fleet() as replicas:
@@ -310,9 +299,7 @@ def test_a_bug_ends_a_replicas_work_and_it_joins_again_under_another_identity(
     assert "stops because of a bug in kopf_selectcache, and joins again" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "answer", [b"{}", b"[1]", b'{"metadata": {}}', b'{"metadata": {}, "items": 7}', b"\xff"]
-)
+@pytest.mark.parametrize("answer", [b"{}", b'{"metadata": {}, "items": 7}', b"\xff"])
 def test_answers_that_make_no_sense_end_no_replica(answer: bytes) -> None:
     async def main() -> None:
         async with fleet() as replicas:

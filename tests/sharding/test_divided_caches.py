@@ -14,7 +14,6 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import EVERYTHING, Cached, LabelSelector, OutsideFilter, Selector, Sharding
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.memory import bytes_of
 from kopf_selectcache.plugin.operator import Operator, operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards
@@ -271,10 +270,8 @@ def test_a_namespace_that_appears_is_cached_by_the_replica_of_its_range() -> Non
     ("declared", "wanted"),
     [
         ("fleet=yes", NAMESPACES),
-        (EVERYTHING, NAMESPACES),
         (Selector(namespaces=["team-1", "team-2", "absent"]), ["team-1", "team-2"]),
         (Selector(namespaces=LabelSelector.parse("tenant=yes")), ["team-3", "team-4"]),
-        (Selector(fields="metadata.namespace=team-5"), ["team-5"]),
         (Selector(fields="metadata.namespace!=team-5"), [each for each in NAMESPACES if each != "team-5"]),
         ([Selector("fleet=yes", namespaces=["team-1"]), Selector(names=["x"], namespaces=["team-6"])], None),
         (Cached("fleet=yes", outside="metadata"), NAMESPACES),
@@ -306,39 +303,6 @@ def test_two_replicas_together_have_all_the_filter_selects_and_nothing_twice(
     run(main())
 
 
-def test_other_kinds_stay_whole() -> None:
-    registry = registry_of()
-
-    @selectcache.reconcile("services", watches=["endpoints"], owns=["secrets"], registry=registry)
-    async def reconcile(**_: object) -> None:
-        """It does nothing."""
-
-    filters = {
-        "v1/services": Cached(EVERYTHING, sharded=False),
-        "v1/endpoints": EVERYTHING,
-        "v1/secrets": EVERYTHING,
-        "v1/pods": EVERYTHING,
-        "v1/namespaces": EVERYTHING,
-        "v1/serviceaccounts": Cached(EVERYTHING, sharded=True),
-    }
-
-    async def main() -> None:
-        async with (
-            populated() as cluster,
-            replica(cluster, (0, 2), registry=registry, filters=filters) as one,
-        ):
-            informers = one.operator.runtime.informers
-            assert {str(key) for key, each in informers.items() if each.declared.divided} == {
-                "v1/configmaps",
-                "v1/serviceaccounts",
-            }
-            for kind in ("services", "endpoints", "secrets", "pods"):
-                assert one.cache.list(kind) is not None
-            assert {*NAMESPACES} < {each["metadata"]["name"] for each in one.cache.list("namespaces")}
-
-    run(main())
-
-
 def test_a_kind_that_is_declared_later_is_divided_and_can_be_made_whole() -> None:
     async def main() -> None:
         async with populated() as cluster, replica(cluster, (0, 2)) as one:
@@ -359,31 +323,6 @@ def test_a_kind_that_is_declared_later_is_divided_and_can_be_made_whole() -> Non
             assert len(one.cache.list("secrets")) == len(NAMESPACES)
             await one.cache.declare("secrets", Cached(EVERYTHING, sharded=True), replace=True)
             assert one.cached("secrets") == mine
-
-    run(main())
-
-
-def test_one_replica_of_four_has_a_quarter() -> None:
-    spaces = [f"tenant-{number}" for number in range(64)]
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False, garbage_collection=False) as cluster:
-            for each in spaces:
-                cluster.namespace(each)
-            cluster.create(*(configmap(each, f"c-{number}", 0) for each in spaces for number in range(20)))
-            objects, sizes = list[int](), list[int]()
-            for index in range(4):
-                async with replica(cluster, (index, 4)) as one:
-                    expected = sum(one.shards.handles((each, "")) for each in spaces)
-                    await until(lambda: one.informer.state.held() == 20 * expected)  # As it is called.  # noqa: B023
-                    objects.append(one.informer.state.held())
-                    sizes.append(bytes_of(one.informer.state.store.records()[0]))
-            assert sum(objects) == 20 * len(spaces)
-            async with replica(cluster, (0, 1)) as alone:
-                await until(lambda: alone.informer.state.held() == 20 * len(spaces))
-                whole = bytes_of(alone.informer.state.store.records()[0])
-            assert max(sizes) < 0.4 * whole
-            assert sum(sizes) < 1.1 * whole
 
     run(main())
 

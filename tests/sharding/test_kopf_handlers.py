@@ -102,7 +102,6 @@ def told_to(both: Sequence[Calls], handler: str) -> set[tuple[str, str]]:
         ("no selectors", "namespace", True),
         ("own watch", "object", True),
         ("fed", "object", False),
-        ("no selectors", "namespace", False),
     ],
 )
 def test_each_object_is_handled_by_one_of_two_replicas(
