@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -107,11 +107,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on a loop of its own."""
+    """Run a test that is a coroutine on a loop of its own, or on that of the `times` that it takes."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
-    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    times: Any = pyfuncitem.funcargs.get("times")
+    running = run if times is None else times.run
+    running(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -33,20 +32,16 @@ def operator(registry: kopf.OperatorRegistry) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_the_record_of_a_deleted_job_may_be_absent(operator: dict[str, Any], is_recorded: bool) -> None:
+async def test_the_record_of_a_deleted_job_may_be_absent(operator: dict[str, Any], is_recorded: bool) -> None:
     settings = kopf.OperatorSettings()
     operator["configure"](settings=settings)
-
-    async def main() -> None:
-        cache = FakeCache([job("a")], settings)
-        uid = cache.get("jobs", "a", namespace="shop")["metadata"]["uid"]
-        given: dict[str, Any] = {"namespace": "shop", "cache": cache, "logger": LOG}
-        if is_recorded:
-            await operator["record"](name="a", uid=uid, **given)
-        await cache.live.delete("jobs", "a", namespace="shop")
-        for record in cache.list("configmaps", labels="example.com/record"):
-            await operator["compare"](body=record, labels=record["metadata"]["labels"], **given)
-        await operator["depart"](name="a", uid=uid, **given)
-        assert not cache.list_cached("configmaps")
-
-    asyncio.run(main())
+    cache = FakeCache([job("a")], settings)
+    uid = cache.get("jobs", "a", namespace="shop")["metadata"]["uid"]
+    given: dict[str, Any] = {"namespace": "shop", "cache": cache, "logger": LOG}
+    if is_recorded:
+        await operator["record"](name="a", uid=uid, **given)
+    await cache.live.delete("jobs", "a", namespace="shop")
+    for record in cache.list("configmaps", labels="example.com/record"):
+        await operator["compare"](body=record, labels=record["metadata"]["labels"], **given)
+    await operator["depart"](name="a", uid=uid, **given)
+    assert not cache.list_cached("configmaps")

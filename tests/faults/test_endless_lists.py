@@ -19,7 +19,7 @@ from kopf_selectcache.core.protocol.pager import (
 )
 from kopf_selectcache.errors import Stalled
 
-from .environment import Environment, Time, operating, run, until
+from .environment import Environment, Time, operating, until
 from .server import Answer, Script, Server, error, listed, pod, streamed
 
 MINUTE = 60.0
@@ -98,101 +98,84 @@ def attacked(server: Server, attack: Attack, *, begin: int = 0) -> tuple[Endless
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout(
+async def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout(
     attack: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     answer, most, said = ATTACKS[attack]
-
-    async def main() -> None:
-        async with Server() as server:
-            script, environments = attacked(server, answer)
-            async with operating(server, sync_timeout=120.0) as environment:
-                environments.append(environment)
-                with caplog.at_level(logging.INFO, "kopf_selectcache"):
-                    await until(
-                        lambda: environment.time.now > 1000.0 + 10 * MINUTE or len(script.times) == LONGEST
-                    )
-                assert script.most_in_a_minute() <= most
-                assert environment.time.now > 1000.0 + 10 * MINUTE
-                assert str(environment.informer.state.health) == "stalled"
-                assert said in environment.informer.state.message
-
-    run(main())
+    async with Server() as server:
+        script, environments = attacked(server, answer)
+        async with operating(server, sync_timeout=120.0) as environment:
+            environments.append(environment)
+            with caplog.at_level(logging.INFO, "kopf_selectcache"):
+                await until(
+                    lambda: environment.time.now > 1000.0 + 10 * MINUTE or len(script.times) == LONGEST
+                )
+            assert script.most_in_a_minute() <= most
+            assert environment.time.now > 1000.0 + 10 * MINUTE
+            assert str(environment.informer.state.health) == "stalled"
+            assert said in environment.informer.state.message
     assert any(said in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize("attack", SOME)
-def test_33_an_endless_relist_is_requested_at_a_bounded_rate_and_the_cache_is_stale(
+async def test_33_an_endless_relist_is_requested_at_a_bounded_rate_and_the_cache_is_stale(
     attack: str,
 ) -> None:
     answer, most, _ = ATTACKS[attack]
-
-    async def main() -> None:
-        async with Server() as server:
-            gone = asyncio.Event()
-            script, environments = attacked(server, answer, begin=1)
-            script.watches = [streamed(gone, error(410, "Expired"))]
-            async with operating(server) as environment:
-                environments.append(environment)
-                await environment.holds("a@90")
-                gone.set()
-                await until(
-                    lambda: environment.time.now > 1000.0 + 5 * MINUTE or len(script.times) == LONGEST
-                )
-                assert script.most_in_a_minute() <= most
-                assert environment.time.now > 1000.0 + 5 * MINUTE
-                assert (environment.names(), str(environment.informer.state.health)) == (["a@90"], "stale")
-
-    run(main())
+    async with Server() as server:
+        gone = asyncio.Event()
+        script, environments = attacked(server, answer, begin=1)
+        script.watches = [streamed(gone, error(410, "Expired"))]
+        async with operating(server) as environment:
+            environments.append(environment)
+            await environment.holds("a@90")
+            gone.set()
+            await until(lambda: environment.time.now > 1000.0 + 5 * MINUTE or len(script.times) == LONGEST)
+            assert script.most_in_a_minute() <= most
+            assert environment.time.now > 1000.0 + 5 * MINUTE
+            assert (environment.names(), str(environment.informer.state.health)) == (["a@90"], "stale")
 
 
 @pytest.mark.parametrize("attack", SOME)
 @pytest.mark.parametrize("read", ["audit", "fetch_list"])
-def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str, attack: str) -> None:
+async def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str, attack: str) -> None:
     answer, _, said = ATTACKS[attack]
-
-    async def main() -> None:
-        async with Server() as server:
-            script, environments = attacked(server, answer, begin=1)
-            async with operating(server, sync_timeout=40.0) as environment:
-                environments.append(environment)
-                await environment.holds("a@90")
-                await environment.synced()
-                before = environment.time.now
-                with pytest.raises(Stalled, match=said):
-                    await (
-                        environment.cache.audit("pods")
-                        if read == "audit"
-                        else environment.cache.fetch_list("pods", labels="app")
-                    )
-                assert len(script.times) <= max(
-                    EMPTY_PAGES + 1,
-                    PAGES_AT_ONCE
-                    + 2 * int(environment.time.now - before)
-                    + 2 * KEYS_PER_PAGE
-                    + PAGES_AT_ONCE // KEYS_PER_PAGE,
+    async with Server() as server:
+        script, environments = attacked(server, answer, begin=1)
+        async with operating(server, sync_timeout=40.0) as environment:
+            environments.append(environment)
+            await environment.holds("a@90")
+            await environment.synced()
+            before = environment.time.now
+            with pytest.raises(Stalled, match=said):
+                await (
+                    environment.cache.audit("pods")
+                    if read == "audit"
+                    else environment.cache.fetch_list("pods", labels="app")
                 )
-                # A fetch waits for its rate as well.
-                assert environment.time.now - before <= 40.0 + SHORTEST_DELAY_SECONDS + len(script.times) / 20
+            assert len(script.times) <= max(
+                EMPTY_PAGES + 1,
+                PAGES_AT_ONCE
+                + 2 * int(environment.time.now - before)
+                + 2 * KEYS_PER_PAGE
+                + PAGES_AT_ONCE // KEYS_PER_PAGE,
+            )
+            # A fetch waits for its rate as well.
+            assert environment.time.now - before <= 40.0 + SHORTEST_DELAY_SECONDS + len(script.times) / 20
 
-    run(main())
 
-
-def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        lists = [
-            listed("100", pod("a", "90"), then="A"),
-            listed("100", then="B"),
-            listed("100", then="C"),
-            listed("100", pod("b", "90")),
-        ]
-        async with Server(lists=lists) as server, operating(server) as environment:
-            with caplog.at_level(logging.INFO, "kopf_selectcache"):
-                await environment.holds("a@90", "b@90")
-                await environment.synced()
-            assert environment.time.slept == [0.5, 0.5]
-            assert not environment.informer.counts.failures
-
-    run(main())
+async def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    lists = [
+        listed("100", pod("a", "90"), then="A"),
+        listed("100", then="B"),
+        listed("100", then="C"),
+        listed("100", pod("b", "90")),
+    ]
+    async with Server(lists=lists) as server, operating(server) as environment:
+        with caplog.at_level(logging.INFO, "kopf_selectcache"):
+            await environment.holds("a@90", "b@90")
+            await environment.synced()
+        assert environment.time.slept == [0.5, 0.5]
+        assert not environment.informer.counts.failures
     assert any(TOO_FEW_OBJECTS in message for message in caplog.messages), "it is told all the same"

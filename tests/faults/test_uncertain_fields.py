@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import Selector
 from kopf_selectcache.informer.stream_writer import FORGOTTEN_SECONDS
 
-from .environment import operating, run, until
+from .environment import operating, until
 from .server import PODS, Answer, Script, Server, event, listed, pod, streamed
 
 MINUTE = 60.0
@@ -65,39 +65,31 @@ def answering(server: Server, *, good: bool) -> Uncertain:
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
 @pytest.mark.parametrize("good", [True, False], ids=["with a good event", "alone"])
-def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do_not_raise(
+async def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do_not_raise(
     chance: float, good: bool
 ) -> None:  # A parameter of the test.
-    async def main() -> None:
-        async with Server() as server:
-            script = answering(server, good=good)
-            async with operating(
-                server, selectors={"pods": Selector(fields="spec.nodeName=n1")}, chance=chance
-            ) as environment:
-                script.now = environment.time.clock
-                began = environment.time.now
-                await until(
-                    lambda: environment.time.now > began + FORGOTTEN_SECONDS or len(script.confirming) > 1000
-                )
-                assert environment.time.now > began + FORGOTTEN_SECONDS
-                assert script.most_in_a_minute() <= MOST_IN_A_MINUTE
-                assert environment.informer.counts.failures["garbled"] == len(script.confirming) // 2
-
-    run(main())
+    async with Server() as server:
+        script = answering(server, good=good)
+        async with operating(
+            server, selectors={"pods": Selector(fields="spec.nodeName=n1")}, chance=chance
+        ) as environment:
+            script.now = environment.time.clock
+            began = environment.time.now
+            await until(
+                lambda: environment.time.now > began + FORGOTTEN_SECONDS or len(script.confirming) > 1000
+            )
+            assert environment.time.now > began + FORGOTTEN_SECONDS
+            assert script.most_in_a_minute() <= MOST_IN_A_MINUTE
+            assert environment.informer.counts.failures["garbled"] == len(script.confirming) // 2
 
 
-def test_after_a_while_without_an_uncertain_field_the_wait_is_short_again() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            script = answering(server, good=True)
-            async with operating(
-                server, selectors={"pods": Selector(fields="spec.nodeName=n1")}
-            ) as environment:
-                await until(lambda: len(environment.time.slept) == 5)
-                environment.time.now += FORGOTTEN_SECONDS + 1
-                await until(lambda: len(environment.time.slept) == 8)
-                assert environment.time.slept[:5] == [1.0, 1.5, 2.5, 4.5, 8.5]
-                assert environment.time.slept[5:] == [1.0, 1.5, 2.5]
-                assert len(script.confirming) == 2 * 8
-
-    run(main())
+async def test_after_a_while_without_an_uncertain_field_the_wait_is_short_again() -> None:
+    async with Server() as server:
+        script = answering(server, good=True)
+        async with operating(server, selectors={"pods": Selector(fields="spec.nodeName=n1")}) as environment:
+            await until(lambda: len(environment.time.slept) == 5)
+            environment.time.now += FORGOTTEN_SECONDS + 1
+            await until(lambda: len(environment.time.slept) == 8)
+            assert environment.time.slept[:5] == [1.0, 1.5, 2.5, 4.5, 8.5]
+            assert environment.time.slept[5:] == [1.0, 1.5, 2.5]
+            assert len(script.confirming) == 2 * 8

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
-from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any
 
 import kopf
 import pytest
@@ -16,7 +15,6 @@ from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.kopf_operators import run
 from tests.plugin.reconciling import app, config, operated, serving
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
     "config",
     "consuming",
     "feeding",
-    "in_loop",
     "informer_of",
     "is_fed",
     "labelled",
@@ -37,7 +34,6 @@ __all__ = [
     "until",
 ]
 
-P = ParamSpec("P")
 
 FILTERS = {"v1/configmaps": ""}
 CONFIGMAPS = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
@@ -47,16 +43,6 @@ def labelled(name: str, app: str, **data: str) -> dict[str, Any]:
     obj = config(name, None, **data)
     obj["metadata"]["labels"] = {"app": app}
     return obj
-
-
-def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test on a loop of its own."""
-
-    @wraps(test)
-    def running(*args: P.args, **kwargs: P.kwargs) -> None:
-        run(test(*args, **kwargs))
-
-    return running
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -58,27 +58,23 @@ def asked(cluster: EmbeddedCluster) -> list[str]:
     ]
 
 
-def test_20_namespaces_that_do_not_exist_are_one_warning_at_the_start(
+async def test_20_namespaces_that_do_not_exist_are_one_warning_at_the_start(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The cache has their objects once they are created."""
     filters = FILTERS | {"v1/secrets": Selector(namespaces=["other", "nowhere"])}
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            async with started(cluster, filters) as cache:
-                await times.until(lambda: warned(caplog), within=60)
-                cluster.namespace("other")
-                cluster.create(config("a") | {"metadata": {"name": "a", "namespace": "other"}})
-                await cache.wait_for("configmaps", lambda _: True, namespace="other")
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        async with started(cluster, filters) as cache:
+            await times.until(lambda: warned(caplog), within=60)
+            cluster.namespace("other")
+            cluster.create(config("a") | {"metadata": {"name": "a", "namespace": "other"}})
+            await cache.wait_for("configmaps", lambda _: True, namespace="other")
     nowhere = "'nowhere' (named by settings.selectcache.selectors['v1/secrets'])"
     assert warned(caplog) == [sentence(f"{nowhere}, {ASSIGNED}")]
 
 
-def test_20_a_namespace_of_the_operator_that_does_not_exist_is_a_warning(
+async def test_20_a_namespace_of_the_operator_that_does_not_exist_is_a_warning(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Patterns and cluster-scoped kinds name none."""
@@ -86,46 +82,37 @@ def test_20_a_namespace_of_the_operator_that_does_not_exist_is_a_warning(
     def configure(settings: kopf.OperatorSettings) -> None:
         selectcache.settings_of(settings).defaults.namespaces = ["nowhere"]
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            options: dict[str, Any] = {"clusterwide": False, "namespaces": ["shop", "other", "team-*"]}
-            async with started(cluster, {"v1/nodes": ""}, configure=configure, **options):
-                await times.until(lambda: warned(caplog), within=60)
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        options: dict[str, Any] = {"clusterwide": False, "namespaces": ["shop", "other", "team-*"]}
+        async with started(cluster, {"v1/nodes": ""}, configure=configure, **options):
+            await times.until(lambda: warned(caplog), within=60)
     assert warned(caplog) == [sentence("'other' (named by kopf.operator(namespaces=...))")]
 
 
-def test_20_without_the_permission_to_read_namespaces_there_is_no_warning(
+async def test_20_without_the_permission_to_read_namespaces_there_is_no_warning(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.faults.add(Refuse(403), where=is_asked)
-            async with started(cluster):
-                await times.until(lambda: asked(cluster), within=60)
-                for _ in range(3):
-                    await asyncio.sleep(SLOW_SECONDS)  # In virtual time.
-            assert asked(cluster) == ["other"]
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.faults.add(Refuse(403), where=is_asked)
+        async with started(cluster):
+            await times.until(lambda: asked(cluster), within=60)
+            for _ in range(3):
+                await asyncio.sleep(SLOW_SECONDS)  # In virtual time.
+        assert asked(cluster) == ["other"]
     assert warned(caplog) == []
 
 
-def test_20_after_a_failure_namespaces_are_asked_for_again(
+async def test_20_after_a_failure_namespaces_are_asked_for_again(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.faults.add(Refuse(500), where=is_asked, times=2)
-            async with started(cluster):
-                await times.until(lambda: warned(caplog), within=6 * SLOW_SECONDS)
-            assert asked(cluster) == ["other", "other", "other", "shop"]
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.faults.add(Refuse(500), where=is_asked, times=2)
+        async with started(cluster):
+            await times.until(lambda: warned(caplog), within=6 * SLOW_SECONDS)
+        assert asked(cluster) == ["other", "other", "other", "shop"]
     assert warned(caplog) == [sentence(ASSIGNED)]
 
 
@@ -158,45 +145,33 @@ def test_20_a_filter_that_is_declared_or_changed_later_warns_of_its_own_namespac
     ]
 
 
-def test_20_filters_without_names_of_namespaces_ask_for_none(
-    times: Times, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.usefixtures("times")
+async def test_20_filters_without_names_of_namespaces_ask_for_none(caplog: pytest.LogCaptureFixture) -> None:
     filters = {"v1/configmaps": "", "v1/secrets": Selector(namespaces=LabelSelector.parse("tenant=yes"))}
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            async with started(cluster, filters):
-                for _ in range(3):
-                    await asyncio.sleep(SLOW_SECONDS)  # In virtual time.
-            assert asked(cluster) == []
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        async with started(cluster, filters):
+            for _ in range(3):
+                await asyncio.sleep(SLOW_SECONDS)  # In virtual time.
+        assert asked(cluster) == []
     assert warned(caplog) == []
 
 
-def test_20_hundreds_of_namespaces_are_not_all_asked_for(
+async def test_20_hundreds_of_namespaces_are_not_all_asked_for(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     filters = {"v1/configmaps": Selector(namespaces=[f"ns-{number}" for number in range(MOST_ASKED + 5)])}
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            async with started(cluster, filters):
-                await times.until(lambda: warned(caplog), within=60)
-            assert len(asked(cluster)) == MOST_ASKED
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        async with started(cluster, filters):
+            await times.until(lambda: warned(caplog), within=60)
+        assert len(asked(cluster)) == MOST_ASKED
     assert len(warned(caplog)) == 1
 
 
-def test_20_caches_beside_those_of_the_operator_warn_of_their_namespaces(
+async def test_20_caches_beside_those_of_the_operator_warn_of_their_namespaces(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            login = kopf.ConnectionInfo(server=cluster.url, token=cluster.token)
-            async with Caches({"v1/pods": "app=web"}, login=login, namespaces=["other"]):
-                await times.until(lambda: warned(caplog), within=60)
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        login = kopf.ConnectionInfo(server=cluster.url, token=cluster.token)
+        async with Caches({"v1/pods": "app=web"}, login=login, namespaces=["other"]):
+            await times.until(lambda: warned(caplog), within=60)
     assert warned(caplog) == [sentence("'other' (named by Caches(namespaces=...))")]

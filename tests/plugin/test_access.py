@@ -36,7 +36,7 @@ def declare(settings: kopf.OperatorSettings) -> None:
 
 
 @pytest.mark.parametrize("logs_in", [True, False], ids=["logs in", "is given credentials"])
-def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(
+async def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(
     registry: kopf.OperatorRegistry, *, logs_in: bool
 ) -> None:
     """The cache is made before anything is declared, and before our own startup handler, which comes last."""
@@ -57,11 +57,8 @@ def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(
         await cycles()  # It begins to wait before anything is declared.
         declare(settings)
 
-    async def main() -> None:
-        async with operating(registry, Cluster(pod()), logs_in=logs_in):
-            await until(lambda: len(told) == 3)
-
-    run(main())
+    async with operating(registry, Cluster(pod()), logs_in=logs_in):
+        await until(lambda: len(told) == 3)
     assert told == [["web-1"], "web-1", "none"]
 
 
@@ -154,68 +151,60 @@ def test_20_a_startup_handler_that_reads_ends_the_operator(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_login_handler_that_waits_is_refused_at_once(
+async def test_a_login_handler_that_waits_is_refused_at_once(
     registry: kopf.OperatorRegistry, *, is_async: bool
 ) -> None:
     raised: list[type[BaseException]] = []
     caches: list[selectcache.Cache] = []
+    cluster = Cluster(pod())
+    async with cluster.served() as info:
+        if is_async:
 
-    async def main() -> None:
-        cluster = Cluster(pod())
-        async with cluster.served() as info:
-            if is_async:
+            @kopf.on.login(registry=registry)
+            async def log_in(**_: Any) -> kopf.ConnectionInfo:
+                with pytest.raises(SelectCacheError) as caught:
+                    await caches[0].wait_synced(timeout=0.001)
+                raised.append(caught.type)
+                return info
 
-                @kopf.on.login(registry=registry)
-                async def log_in(**_: Any) -> kopf.ConnectionInfo:
-                    with pytest.raises(SelectCacheError) as caught:
-                        await caches[0].wait_synced(timeout=0.001)
-                    raised.append(caught.type)
-                    return info
+        else:
 
-            else:
+            @kopf.on.login(registry=registry)
+            def log_in_in_thread(**_: Any) -> kopf.ConnectionInfo:
+                with pytest.raises(SelectCacheError) as caught:
+                    caches[0].blocking.wait_synced(timeout=0.001)
+                raised.append(caught.type)
+                return info
 
-                @kopf.on.login(registry=registry)
-                def log_in_in_thread(**_: Any) -> kopf.ConnectionInfo:
-                    with pytest.raises(SelectCacheError) as caught:
-                        caches[0].blocking.wait_synced(timeout=0.001)
-                    raised.append(caught.type)
-                    return info
+        @kopf.on.startup(registry=registry)
+        def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+            declare(settings)
+            caches.append(selectcache.cache_of(settings))
 
-            @kopf.on.startup(registry=registry)
-            def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-                declare(settings)
-                caches.append(selectcache.cache_of(settings))
-
-            settings = kopf.OperatorSettings()
-            settings.scanning.disabled = True
-            stop = asyncio.Event()
-            running = asyncio.create_task(
-                kopf.operator(
-                    registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
-                )
+        settings = kopf.OperatorSettings()
+        settings.scanning.disabled = True
+        stop = asyncio.Event()
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
             )
-            await until(lambda: raised and caches)
-            await caches[0].wait_synced()
-            stop.set()
-            await running
-
-    run(main())
+        )
+        await until(lambda: raised and caches)
+        await caches[0].wait_synced()
+        stop.set()
+        await running
     assert raised == [DeclarationError]
 
 
-def test_the_example_of_the_documentation_runs(
+async def test_the_example_of_the_documentation_runs(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (example,) = (fence for fence in fences(ROOT / "docs/reading.md", "python") if "cache_of(" in fence.text)
     told: list[object] = []
     monkeypatch.setattr("kopf._core.intents.registries._default_registry", registry)
     exec(example.text, {"print": told.append})  # It is what a reader would do.  # noqa: S102
-
-    async def main() -> None:
-        async with operating(registry, Cluster(pod(app="web"))):
-            await until(lambda: told)
-
-    run(main())
+    async with operating(registry, Cluster(pod(app="web"))):
+        await until(lambda: told)
     assert told == [1]
 
 
@@ -260,45 +249,36 @@ def test_awaited_reads_raise_not_synced_until_there_is_an_operator(
         read(selectcache.cache_of(declaring(pods="")).blocking)  # type: ignore[arg-type]
 
 
-def test_whoever_begins_to_wait_while_the_operator_begins_is_not_forgotten() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster()):
-            assert expect_operator(settings).done()
-
-    run(main())
+async def test_whoever_begins_to_wait_while_the_operator_begins_is_not_forgotten() -> None:
+    settings = declaring(pods="")
+    async with launched(settings, Cluster()):
+        assert expect_operator(settings).done()
 
 
-def test_it_is_awaited_on_the_loop_of_the_operator() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        begun, cache = threading.Event(), selectcache.cache_of(settings)
+async def test_it_is_awaited_on_the_loop_of_the_operator() -> None:
+    settings = declaring(pods="")
+    begun, cache = threading.Event(), selectcache.cache_of(settings)
 
-        async def wait() -> None:
-            asyncio.get_running_loop().call_soon(begun.set)
-            await cache.wait_synced()
+    async def wait() -> None:
+        asyncio.get_running_loop().call_soon(begun.set)
+        await cache.wait_synced()
 
-        elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(wait())))
-        await until(begun.is_set)
-        async with launched(settings, Cluster()):
-            with pytest.raises(ReadError):
-                await elsewhere
-
-    run(main())
-
-
-def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        with context(settings):
-            cache = selectcache.cache_of(settings)
-        async with launched(settings, Cluster()) as another:  # With a vault of its own.
-            await another.gate(None, None)
-            with pytest.raises(ReadError):
-                cache.list("pods")
-        with pytest.raises(NotSynced):
-            cache.list("pods")
+    elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(wait())))
+    await until(begun.is_set)
+    async with launched(settings, Cluster()):
         with pytest.raises(ReadError):
-            selectcache.cache_of(settings).list("pods")
+            await elsewhere
 
-    run(main())
+
+async def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:
+    settings = declaring(pods="")
+    with context(settings):
+        cache = selectcache.cache_of(settings)
+    async with launched(settings, Cluster()) as another:  # With a vault of its own.
+        await another.gate(None, None)
+        with pytest.raises(ReadError):
+            cache.list("pods")
+    with pytest.raises(NotSynced):
+        cache.list("pods")
+    with pytest.raises(ReadError):
+        selectcache.cache_of(settings).list("pods")

@@ -18,7 +18,7 @@ from kopf._core.reactor.inventory import ResourceMemories
 
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.settings.options import settings_of
-from tests.kopf_operators import PODS, Cluster, admission, declaring, launched, names_of, only, pod, run
+from tests.kopf_operators import PODS, Cluster, admission, declaring, launched, names_of, only, pod
 
 LIST = "/api/v1/pods"
 
@@ -49,23 +49,19 @@ async def reviewed(
 
 
 @pytest.mark.parametrize(("kinds", "limit"), [(None, 0.001), ([], 60.0)], ids=["waited", "read"])
-def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(
+async def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(
     kinds: Any, limit: float, registry: kopf.OperatorRegistry
 ) -> None:
     """Either the handler has waited for the caches as long as it may, or it has read them early."""
     kopf.on.validate("pods", registry=registry)(with_cache(kinds=kinds)(lambda cache, **_: names_of(cache)))
-
-    async def main() -> None:
-        settings, cluster = declaring(pods=""), Cluster()
-        settings_of(settings).admission_timeout = limit
-        cluster.hold(LIST)
-        async with launched(settings, cluster):
-            answer = await reviewed(registry, pod())
-            assert not answer["allowed"]
-            assert answer["status"]["code"] == 503
-            assert "not synced" in answer["status"]["message"]
-
-    run(main())
+    settings, cluster = declaring(pods=""), Cluster()
+    settings_of(settings).admission_timeout = limit
+    cluster.hold(LIST)
+    async with launched(settings, cluster):
+        answer = await reviewed(registry, pod())
+        assert not answer["allowed"]
+        assert answer["status"]["code"] == 503
+        assert "not synced" in answer["status"]["message"]
 
 
 async def called_after_an_hour(registry: kopf.OperatorRegistry) -> object:
@@ -83,27 +79,23 @@ async def called_after_an_hour(registry: kopf.OperatorRegistry) -> object:
     )
 
 
-def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorRegistry) -> None:
+async def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorRegistry) -> None:
     """Kopf calls them one after the other: if each had a limit of its own, together they would exceed the API
     server's."""
     kopf.on.validate("pods", registry=registry)(with_cache(lambda **_: "ran"))
-
-    async def main() -> None:
-        settings, cluster = declaring(pods=""), Cluster()
-        settings_of(settings).admission_timeout = 3600
-        released = cluster.hold(LIST)
-        async with launched(settings, cluster) as operator:
-            with pytest.raises(kopf.AdmissionError):
-                await called_after_an_hour(registry)
-            released.set()
-            await operator.gate(None, None)
-            assert await called_after_an_hour(registry) == "ran", "what needs no waiting needs no time"
-
-    run(main())
+    settings, cluster = declaring(pods=""), Cluster()
+    settings_of(settings).admission_timeout = 3600
+    released = cluster.hold(LIST)
+    async with launched(settings, cluster) as operator:
+        with pytest.raises(kopf.AdmissionError):
+            await called_after_an_hour(registry)
+        released.set()
+        await operator.gate(None, None)
+        assert await called_after_an_hour(registry) == "ran", "what needs no waiting needs no time"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_not_even_a_function_called_by_a_handler_reads_the_object_not_stored_yet(
+async def test_not_even_a_function_called_by_a_handler_reads_the_object_not_stored_yet(
     is_async: bool, registry: kopf.OperatorRegistry
 ) -> None:
     seen: list[list[str]] = []
@@ -120,10 +112,6 @@ def test_not_even_a_function_called_by_a_handler_reads_the_object_not_stored_yet
         handle(**kwargs)
 
     kopf.on.validate("pods", registry=registry)(with_cache(handle_async if is_async else handle))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod("web-1"))):
-            assert (await reviewed(registry, pod("new", version=20), "UPDATE"))["allowed"]
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod("web-1"))):
+        assert (await reviewed(registry, pod("new", version=20), "UPDATE"))["allowed"]
     assert seen == [["web-1"], ["web-1"]]

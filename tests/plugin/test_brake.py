@@ -26,7 +26,7 @@ from kopf_selectcache.plugin.brake import (
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.virtual import Times
 
@@ -52,7 +52,7 @@ def status(count: int) -> dict[str, Any]:
     return {"status": {"count": count}}
 
 
-def test_17_writes_of_a_reconciler_to_its_own_object_do_not_call_it_without_end(
+async def test_17_writes_of_a_reconciler_to_its_own_object_do_not_call_it_without_end(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -63,22 +63,19 @@ def test_17_writes_of_a_reconciler_to_its_own_object_do_not_call_it_without_end(
         if len(calls) < ENDLESS:
             await cache.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            await asyncio.sleep(PERIOD)
-            assert LIMIT_CALLS < len(calls) <= FEW
-            before = len(calls)
-            cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
-            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        await asyncio.sleep(PERIOD)
+        assert LIMIT_CALLS < len(calls) <= FEW
+        before = len(calls)
+        cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
+        await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
     (warning,) = warnings_in(caplog)
     assert "Reconciler 'follow'" in warning
     assert "its own write to webapps.example.com shop/web" in warning
 
 
-def test_17_writes_in_a_thread_count_too(
+async def test_17_writes_in_a_thread_count_too(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -90,15 +87,12 @@ def test_17_writes_in_a_thread_count_too(
         if len(calls) < ENDLESS:
             cache.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: warnings_in(caplog) or len(calls) > 2 * LIMIT_CALLS)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: warnings_in(caplog) or len(calls) > 2 * LIMIT_CALLS)
     assert len(warnings_in(caplog)) == 1
 
 
-def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_without_end(
+async def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_without_end(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -109,16 +103,13 @@ def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_with
         if len(calls) < ENDLESS:
             await cache.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            await asyncio.sleep(PERIOD)
-            assert LIMIT_CALLS < len(calls) <= FEW
-            before = len(calls)
-            cluster.patch(app(), {"spec": {"size": 1}})
-            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        await asyncio.sleep(PERIOD)
+        assert LIMIT_CALLS < len(calls) <= FEW
+        before = len(calls)
+        cluster.patch(app(), {"spec": {"size": 1}})
+        await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
     (warning,) = warnings_in(caplog)
     assert "'follow'" in warning
     assert "its own write to webapps.example.com shop/web" in warning
@@ -182,23 +173,19 @@ def by_conflict(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
 
 
 @pytest.mark.parametrize("declare", [by_patch, by_write, by_difference, by_conflict])
-def test_17_two_handlers_whose_writes_call_each_other_are_slowed_down(
+async def test_17_two_handlers_whose_writes_call_each_other_are_slowed_down(
     declare: Any, registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
     declare(registry, calls)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            await asyncio.sleep(PERIOD)
-            assert 2 * LIMIT_CALLS <= len(calls) <= 2 * FEW
-            before = len(calls)
-            cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
-            if declare in (by_patch, by_write):
-                await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        await asyncio.sleep(PERIOD)
+        assert 2 * LIMIT_CALLS <= len(calls) <= 2 * FEW
+        before = len(calls)
+        cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
+        if declare in (by_patch, by_write):
+            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
     warnings = warnings_in(caplog)
     assert len(warnings) == 1
     assert "'count' and " in warnings[0]
@@ -206,7 +193,7 @@ def test_17_two_handlers_whose_writes_call_each_other_are_slowed_down(
     assert "by their writes to webapps.example.com shop/web" in warnings[0]
 
 
-def test_17_two_handlers_that_write_the_objects_of_each_other_are_slowed_down(
+async def test_17_two_handlers_that_write_the_objects_of_each_other_are_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -223,19 +210,16 @@ def test_17_two_handlers_that_write_the_objects_of_each_other_are_slowed_down(
     async def answer(cache: selectcache.Cache, **_: Any) -> None:
         await cache.live.patch(APPS, "web", status(len(calls)), namespace="shop", subresource="status")
 
-    async def main() -> None:
-        async with serving(app(), config("child", size="0")) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            await asyncio.sleep(PERIOD)
-            assert LIMIT_CALLS < len(calls) <= FEW
-
-    times.run(main())
+    async with serving(app(), config("child", size="0")) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        await asyncio.sleep(PERIOD)
+        assert LIMIT_CALLS < len(calls) <= FEW
     (warning,) = warnings_in(caplog)
     assert "'answer' and Reconciler 'follow' call each other for" in warning
     assert "by their writes to configmaps shop/child, webapps.example.com shop/web" in warning
 
 
-def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
+async def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after a restore: the uid of the owner is that of an object that has gone, so the garbage collector
@@ -249,15 +233,12 @@ def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
             metadata = {"name": name, "uid": "0a0a0a0a-0000-0000-0000-000000000000"}
             await cache.live.ensure(config("child", {**body, "metadata": metadata}))
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            await asyncio.sleep(PERIOD)
-            created = cluster.requests.where(verb="create", resource="configmaps")
-            assert LIMIT_CALLS < len(created) <= FEW
-            assert len(calls) <= 2 * FEW
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        await asyncio.sleep(PERIOD)
+        created = cluster.requests.where(verb="create", resource="configmaps")
+        assert LIMIT_CALLS < len(created) <= FEW
+        assert len(calls) <= 2 * FEW
     (warning,) = warnings_in(caplog)
     assert warning.startswith("Something undoes what Reconciler 'follow'")
     assert "for webapps.example.com shop/web" in warning
@@ -265,7 +246,7 @@ def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
 
 
 @pytest.mark.parametrize("verb", ["patch", "apply"])
-def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
+async def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     calls: list[str] = []
@@ -287,16 +268,13 @@ def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
         if new["data"]["size"] == "1":
             clusters[0].patch(config("child"), {"data": {"size": "2"}})
 
-    async def main() -> None:
-        async with serving(app()) as cluster:
-            clusters.append(cluster)
-            cluster.create(config("child", cluster.get(app()), size="2"))
-            async with operated(registry, cluster):
-                await times.until(lambda: calls, within=10)
-                await asyncio.sleep(PERIOD)
-                assert LIMIT_CALLS < len(cluster.requests.where(verb="patch", resource="configmaps")) <= FEW
-
-    times.run(main())
+    async with serving(app()) as cluster:
+        clusters.append(cluster)
+        cluster.create(config("child", cluster.get(app()), size="2"))
+        async with operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            await asyncio.sleep(PERIOD)
+            assert LIMIT_CALLS < len(cluster.requests.where(verb="patch", resource="configmaps")) <= FEW
     (warning,) = warnings_in(caplog)
     assert "writes for webapps.example.com shop/web" in warning
 
@@ -304,7 +282,7 @@ def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
 # ---- What looks alike, and is not delayed.
 
 
-def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
+async def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     most = 2 * LIMIT_CALLS
@@ -316,16 +294,13 @@ def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
         if count < most:
             await cache.live.create(config(f"child-{count}", body))
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
     assert not warnings_in(caplog)
 
 
 @pytest.mark.parametrize("most_per_call", [1, 2 * LIMIT_CALLS])
-def test_17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down(
+async def test_17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, most_per_call: int
 ) -> None:
     most = 2 * LIMIT_CALLS
@@ -340,15 +315,12 @@ def test_17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down(
     async def count(cache: selectcache.Cache, body: Any, patch: kopf.Patch, **_: Any) -> None:
         patch.status["count"] = len(cache.list_cached("configmaps", owner=body))
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
     assert not warnings_in(caplog)
 
 
-def test_17_a_chain_of_handlers_that_each_react_once_is_not_slowed_down(
+async def test_17_a_chain_of_handlers_that_each_react_once_is_not_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The size of the spec leads to a field of the status, and that to another one."""
@@ -367,19 +339,15 @@ def test_17_a_chain_of_handlers_that_each_react_once_is_not_slowed_down(
 
     selectcache.reconcile(APPS, registry=registry, id="first")(first)
     selectcache.reconcile(APPS, registry=registry, id="second")(second)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: has_status(cluster, {"count": 0, "other": 0}), within=10)
-            for size in range(1, 2 * LIMIT_CALLS):
-                cluster.patch(app(), {"spec": {"size": size}})
-                await times.until(partial(has_status, cluster, {"count": size, "other": size}), within=0.5)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: has_status(cluster, {"count": 0, "other": 0}), within=10)
+        for size in range(1, 2 * LIMIT_CALLS):
+            cluster.patch(app(), {"spec": {"size": size}})
+            await times.until(partial(has_status, cluster, {"count": size, "other": size}), within=0.5)
     assert not warnings_in(caplog)
 
 
-def test_17_a_handler_that_writes_the_status_for_each_change_of_a_user_is_not_slowed_down(
+async def test_17_a_handler_that_writes_the_status_for_each_change_of_a_user_is_not_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The user is fast, so that changes are joined with those of the handler."""
@@ -390,24 +358,18 @@ def test_17_a_handler_that_writes_the_status_for_each_change_of_a_user_is_not_sl
             await cache.live.patch(APPS, name, {"status": seen}, namespace="shop", subresource="status")
 
     selectcache.on.change(APPS, registry=registry, id="follow")(follow)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: cluster.get(app()).get("status") == {"count": 0}, within=10)
-            for size in range(1, 5 * LIMIT_CALLS):
-                cluster.patch(app(), {"spec": {"size": size}})
-                for _ in range(size % 7):
-                    await asyncio.sleep(0)
-            await times.until(
-                lambda: cluster.get(app())["status"] == {"count": 5 * LIMIT_CALLS - 1}, within=0.5
-            )
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: cluster.get(app()).get("status") == {"count": 0}, within=10)
+        for size in range(1, 5 * LIMIT_CALLS):
+            cluster.patch(app(), {"spec": {"size": size}})
+            for _ in range(size % 7):
+                await asyncio.sleep(0)
+        await times.until(lambda: cluster.get(app())["status"] == {"count": 5 * LIMIT_CALLS - 1}, within=0.5)
     assert not warnings_in(caplog)
 
 
 @pytest.mark.parametrize("by_patch", [True, False])
-def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
+async def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, by_patch: bool
 ) -> None:
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
@@ -419,17 +381,14 @@ def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
         else:
             await cache.live.patch(APPS, name, {"status": found}, namespace="shop", subresource="status")
 
-    async def main() -> None:
-        async with serving(app()) as cluster:
-            cluster.create(config("child", cluster.get(app()), size="0"))
-            async with operated(registry, cluster):
-                await times.until(partial(has_status, cluster, {"count": 0, "other": 1}), within=10)
-                for number in range(2 * LIMIT_CALLS):
-                    cluster.patch(config("child"), {"data": {"size": str(number % 2)}})
-                    wanted = {"count": number % 2, "other": 1}
-                    await times.until(partial(has_status, cluster, wanted), within=0.5)
-
-    times.run(main())
+    async with serving(app()) as cluster:
+        cluster.create(config("child", cluster.get(app()), size="0"))
+        async with operated(registry, cluster):
+            await times.until(partial(has_status, cluster, {"count": 0, "other": 1}), within=10)
+            for number in range(2 * LIMIT_CALLS):
+                cluster.patch(config("child"), {"data": {"size": str(number % 2)}})
+                wanted = {"count": number % 2, "other": 1}
+                await times.until(partial(has_status, cluster, wanted), within=0.5)
     assert not warnings_in(caplog)
 
 
@@ -463,7 +422,7 @@ def test_17_objects_that_somebody_deletes_all_at_one_time_are_created_again_with
     assert not warnings_in(caplog)
 
 
-def test_17_an_apply_that_changes_nothing_is_not_taken_for_one_that_was_undone(
+async def test_17_an_apply_that_changes_nothing_is_not_taken_for_one_that_was_undone(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -473,15 +432,12 @@ def test_17_an_apply_that_changes_nothing_is_not_taken_for_one_that_was_undone(
         calls.append(name)
         await cache.live.apply(config("child", body, size="1"))
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            for number in range(2 * LIMIT_CALLS):
-                calls.clear()
-                cluster.patch(config("child"), {"data": {"other": str(number)}})
-                await times.until(lambda: calls, within=0.5)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        for number in range(2 * LIMIT_CALLS):
+            calls.clear()
+            cluster.patch(config("child"), {"data": {"other": str(number)}})
+            await times.until(lambda: calls, within=0.5)
     assert not warnings_in(caplog)
 
 

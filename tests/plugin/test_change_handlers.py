@@ -59,7 +59,9 @@ async def operating(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_handler_gets_each_change_with_the_cache(registry: kopf.OperatorRegistry, is_async: bool) -> None:
+async def test_a_handler_gets_each_change_with_the_cache(
+    registry: kopf.OperatorRegistry, is_async: bool
+) -> None:
     calls: list[dict[str, Any]] = []
     threads: list[bool] = []
 
@@ -70,31 +72,28 @@ def test_a_handler_gets_each_change_with_the_cache(registry: kopf.OperatorRegist
     async def note_async(**given: Any) -> None:
         note(**given)
 
-    async def main() -> None:
-        selectcache.on.change("secrets", registry=registry, param=7)(note_async if is_async else note)
-        async with operating(registry, secret("web-1", app="web"), secret("db-1", app="db")) as cluster:
-            await until(lambda: len(calls) == 1)
-            cluster.patch(secret("web-1"), labelled(tier="gold"))
-            await until(lambda: len(calls) == 2)
-            cluster.patch(secret("web-1"), labelled(app="db"))
-            await until(lambda: len(calls) == 3)
-        assert [str(each["cause"]) for each in calls] == ["entered", "updated", "left"]
-        assert [each["held"] for each in calls] == [1, 1, 0]
-        assert {(each["name"], each["namespace"], each["param"], each["retry"]) for each in calls} == {
-            ("web-1", "shop", 7, 0)
-        }
-        assert [each["old"] is None for each in calls] == [True, False, False]
-        assert [each["new"] is None for each in calls] == [False, False, True]
-        assert calls[2]["body"].metadata.labels == {"app": "web", "tier": "gold"}
-        assert calls[1]["labels"] == {"app": "web", "tier": "gold"}
-        assert {each["uid"] for each in calls} == {calls[0]["meta"]["uid"]}
-        assert set(threads) == {is_async}
-        assert calls[0].keys() - {"held"} == NAMES
-
-    run(main())
+    selectcache.on.change("secrets", registry=registry, param=7)(note_async if is_async else note)
+    async with operating(registry, secret("web-1", app="web"), secret("db-1", app="db")) as cluster:
+        await until(lambda: len(calls) == 1)
+        cluster.patch(secret("web-1"), labelled(tier="gold"))
+        await until(lambda: len(calls) == 2)
+        cluster.patch(secret("web-1"), labelled(app="db"))
+        await until(lambda: len(calls) == 3)
+    assert [str(each["cause"]) for each in calls] == ["entered", "updated", "left"]
+    assert [each["held"] for each in calls] == [1, 1, 0]
+    assert {(each["name"], each["namespace"], each["param"], each["retry"]) for each in calls} == {
+        ("web-1", "shop", 7, 0)
+    }
+    assert [each["old"] is None for each in calls] == [True, False, False]
+    assert [each["new"] is None for each in calls] == [False, False, True]
+    assert calls[2]["body"].metadata.labels == {"app": "web", "tier": "gold"}
+    assert calls[1]["labels"] == {"app": "web", "tier": "gold"}
+    assert {each["uid"] for each in calls} == {calls[0]["meta"]["uid"]}
+    assert set(threads) == {is_async}
+    assert calls[0].keys() - {"held"} == NAMES
 
 
-def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.OperatorRegistry) -> None:
+async def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.OperatorRegistry) -> None:
     running: list[str] = []
     most = 0
     released = asyncio.Event()
@@ -110,18 +109,15 @@ def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.Opera
     def limit(settings: kopf.OperatorSettings) -> None:
         settings.queueing.worker_limit = 2
 
-    async def main() -> None:
-        objects = [secret(f"web-{number}", app="web") for number in range(5)]
-        async with operating(registry, *objects, configure=limit):
-            await until(lambda: len(running) == 2)
-            released.set()
-            await until(lambda: not running)
-        assert most == 2
-
-    run(main())
+    objects = [secret(f"web-{number}", app="web") for number in range(5)]
+    async with operating(registry, *objects, configure=limit):
+        await until(lambda: len(running) == 2)
+        released.set()
+        await until(lambda: not running)
+    assert most == 2
 
 
-def test_15_a_failing_handler_is_called_again_with_the_changes_since_then(
+async def test_15_a_failing_handler_is_called_again_with_the_changes_since_then(
     registry: kopf.OperatorRegistry,
 ) -> None:
     calls: list[tuple[str, int, int]] = []
@@ -133,19 +129,16 @@ def test_15_a_failing_handler_is_called_again_with_the_changes_since_then(
         if cause == "updated" and not ready.is_set():
             raise RuntimeError("not yet")
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(lambda: calls)
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: len(calls) >= 3)
-            cluster.patch(secret("a"), labelled(zone="east"))
-            await until(lambda: calls[-1][2] == 3)
-            cluster.delete(secret("a"))
-            await until(lambda: calls[-1][0] == "left")
-        assert calls[:3] == [("entered", 0, 1), ("updated", 0, 2), ("updated", 1, 2)]
-        assert calls[-1] == ("left", 0, 3)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")) as cluster:
+        await until(lambda: calls)
+        cluster.patch(secret("a"), labelled(tier="gold"))
+        await until(lambda: len(calls) >= 3)
+        cluster.patch(secret("a"), labelled(zone="east"))
+        await until(lambda: calls[-1][2] == 3)
+        cluster.delete(secret("a"))
+        await until(lambda: calls[-1][0] == "left")
+    assert calls[:3] == [("entered", 0, 1), ("updated", 0, 2), ("updated", 1, 2)]
+    assert calls[-1] == ("left", 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +150,7 @@ def test_15_a_failing_handler_is_called_again_with_the_changes_since_then(
         ({"retries": 3, "backoff": 0.01}, 3),
     ],
 )
-def test_the_options_of_kopf_limit_its_calls(
+async def test_the_options_of_kopf_limit_its_calls(
     registry: kopf.OperatorRegistry, options: Any, calls: int
 ) -> None:
     seen: list[str] = []
@@ -168,15 +161,12 @@ def test_the_options_of_kopf_limit_its_calls(
         if name == "a":
             raise RuntimeError("never")
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(lambda: seen.count("a") == calls)
-            cluster.create(secret("b", app="web"))
-            await until(lambda: "b" in seen)
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: seen.count("a") == calls + 1)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")) as cluster:
+        await until(lambda: seen.count("a") == calls)
+        cluster.create(secret("b", app="web"))
+        await until(lambda: "b" in seen)
+        cluster.patch(secret("a"), labelled(tier="gold"))
+        await until(lambda: seen.count("a") == calls + 1)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +215,7 @@ def test_a_handler_gets_the_changes_that_it_wants(
 
 
 @pytest.mark.parametrize("is_declared", [True, False])
-def test_a_handler_is_called_for_resyncs_only_if_it_asks(
+async def test_a_handler_is_called_for_resyncs_only_if_it_asks(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, *, is_declared: bool
 ) -> None:
     calls: list[str] = []
@@ -240,25 +230,22 @@ def test_a_handler_is_called_for_resyncs_only_if_it_asks(
     async def follow(name: str, cause: str, **_: Any) -> None:
         all_calls.append(f"{name} {cause}")
 
-    async def main() -> None:
-        given: list[kopf.OperatorSettings] = []
-        filter_ = selectcache.Cached("app=web", resync=1) if is_declared else "app=web"
-        objects = secret("a", app="web"), secret("b", app="web")
-        async with operating(registry, *objects, filter_=filter_, configure=given.append) as cluster:
-            await until(lambda: len(all_calls) == 2)
-            if is_declared:
-                await until(lambda: len(calls) >= 4)
-                assert set(calls) == {"a resync", "b resync"}
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: "a updated" in calls)
-        assert sorted(all_calls) == ["a entered", "a updated", "b entered"]
-
-    run(main())
+    given: list[kopf.OperatorSettings] = []
+    filter_ = selectcache.Cached("app=web", resync=1) if is_declared else "app=web"
+    objects = secret("a", app="web"), secret("b", app="web")
+    async with operating(registry, *objects, filter_=filter_, configure=given.append) as cluster:
+        await until(lambda: len(all_calls) == 2)
+        if is_declared:
+            await until(lambda: len(calls) >= 4)
+            assert set(calls) == {"a resync", "b resync"}
+        cluster.patch(secret("a"), labelled(tier="gold"))
+        await until(lambda: "a updated" in calls)
+    assert sorted(all_calls) == ["a entered", "a updated", "b entered"]
     missing = "is never called for a resync, because secrets are declared without resync="
     assert sum(missing in message for message in caplog.messages) == (0 if is_declared else 1)
 
 
-def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.OperatorRegistry) -> None:
+async def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.OperatorRegistry) -> None:
     seen: list[str] = []
     given: list[kopf.OperatorSettings] = []
 
@@ -266,38 +253,35 @@ def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.Ope
     async def follow(name: str, cause: str, **_: Any) -> None:
         seen.append(f"{name} {cause}")
 
-    async def main() -> None:
-        options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
-        options["configure"] = given.append
-        async with operating(
-            registry, PEERINGS, PEERING, secret("a", app="web"), secret("b", app="web"), **options
-        ) as cluster:
-            await until(lambda: len(seen) == 2)
-            cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-            parts = _kopf.parts_of(given[0])
-            assert parts is not None
-            await until(parts.paused.is_on)
-            cluster.delete(secret("a"))
-            cluster.patch(secret("b"), labelled(tier="gold"))
-            cluster.create(secret("c", app="web"))
-            operator = operator_of(given[0])
-            assert operator is not None
-            store = operator.runtime.informer("secrets").state.store
-            await until(lambda: {each.name for each in store.records()[0]} == {"b", "c"})
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert len(seen) == 2
-            cluster.patch(PEERING, {"status": {"another": None}})
-            await until(lambda: len(seen) == 5)
-            assert sorted(seen[2:]) == ["a left", "b updated", "c entered"]
-
-    run(main())
+    options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
+    options["configure"] = given.append
+    async with operating(
+        registry, PEERINGS, PEERING, secret("a", app="web"), secret("b", app="web"), **options
+    ) as cluster:
+        await until(lambda: len(seen) == 2)
+        cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
+        parts = _kopf.parts_of(given[0])
+        assert parts is not None
+        await until(parts.paused.is_on)
+        cluster.delete(secret("a"))
+        cluster.patch(secret("b"), labelled(tier="gold"))
+        cluster.create(secret("c", app="web"))
+        operator = operator_of(given[0])
+        assert operator is not None
+        store = operator.runtime.informer("secrets").state.store
+        await until(lambda: {each.name for each in store.records()[0]} == {"b", "c"})
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(seen) == 2
+        cluster.patch(PEERING, {"status": {"another": None}})
+        await until(lambda: len(seen) == 5)
+        assert sorted(seen[2:]) == ["a left", "b updated", "c entered"]
 
 
 # ---- What goes wrong.
 
 
-def test_a_path_that_leads_into_a_list_is_logged_and_others_go_on(
+async def test_a_path_that_leads_into_a_list_is_logged_and_others_go_on(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -312,18 +296,14 @@ def test_a_path_that_leads_into_a_list_is_logged_and_others_go_on(
 
     listing = secret("a", app="web")
     listing["metadata"]["finalizers"] = ["example.com/ours"]
-
-    async def main() -> None:
-        async with operating(registry, listing) as cluster:
-            await until(lambda: seen and "is not called" in caplog.text)
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: len(seen) == 2)
-        assert "wrong" not in seen
-
-    run(main())
+    async with operating(registry, listing) as cluster:
+        await until(lambda: seen and "is not called" in caplog.text)
+        cluster.patch(secret("a"), labelled(tier="gold"))
+        await until(lambda: len(seen) == 2)
+    assert "wrong" not in seen
 
 
-def test_calls_start_again_after_a_bug_in_the_wait_for_them(
+async def test_calls_start_again_after_a_bug_in_the_wait_for_them(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -342,16 +322,12 @@ def test_calls_start_again_after_a_bug_in_the_wait_for_them(
 
     monkeypatch.setattr(HandlerCalls, "_until_callable", fail_once)
     monkeypatch.setattr(module, "delay", lambda *_: 0.0)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen == ["a"])
-        assert "start again" in caplog.text
-
-    run(main())
+    async with operating(registry, secret("a", app="web")):
+        await until(lambda: seen == ["a"])
+    assert "start again" in caplog.text
 
 
-def test_a_kind_that_the_cluster_has_not_described_yet_is_waited_for(
+async def test_a_kind_that_the_cluster_has_not_described_yet_is_waited_for(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -369,16 +345,12 @@ def test_a_kind_that_the_cluster_has_not_described_yet_is_waited_for(
 
     monkeypatch.setattr(module, "Subscription", Failing)
     monkeypatch.setattr(module, "delay", lambda *_: 0.0)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen == ["a"])
-        assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
-
-    run(main())
+    async with operating(registry, secret("a", app="web")):
+        await until(lambda: seen == ["a"])
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-def test_departures_that_were_too_many_are_logged(
+async def test_departures_that_were_too_many_are_logged(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @selectcache.on.change("secrets", registry=registry, entered=False)
@@ -390,16 +362,12 @@ def test_departures_that_were_too_many_are_logged(
             super().__init__(informer, request, pass_on, **kwargs)
 
     monkeypatch.setattr(module, "Subscription", Small)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(lambda: "watch" in {asked.verb for asked in cluster.requests})
-            number = 0
-            while "too slow" not in caplog.text:
-                number += 1
-                cluster.create(secret(f"b{number}", app="web"))
-                await asyncio.sleep(0)
-                cluster.delete(secret(f"b{number}"))
-                await asyncio.sleep(0)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")) as cluster:
+        await until(lambda: "watch" in {asked.verb for asked in cluster.requests})
+        number = 0
+        while "too slow" not in caplog.text:
+            number += 1
+            cluster.create(secret(f"b{number}", app="web"))
+            await asyncio.sleep(0)
+            cluster.delete(secret(f"b{number}"))
+            await asyncio.sleep(0)

@@ -99,7 +99,7 @@ def test_9_current_is_the_cache_of_an_activity_that_has_one(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_9_current_is_the_cache_of_a_reconciler_and_of_a_handler_of_changes(
+async def test_9_current_is_the_cache_of_a_reconciler_and_of_a_handler_of_changes(
     registry: kopf.OperatorRegistry, *, is_async: bool
 ) -> None:
     seen: dict[str, bool] = {}
@@ -113,13 +113,9 @@ def test_9_current_is_the_cache_of_a_reconciler_and_of_a_handler_of_changes(
 
     selectcache.reconcile(APPS, registry=registry)(note_async if is_async else note)
     selectcache.on.change(APPS, registry=registry)(note_async if is_async else note)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            assert await reached(lambda: len(seen) == 2)
-        assert seen == {"change": True, "reconciler": True}
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        assert await reached(lambda: len(seen) == 2)
+    assert seen == {"change": True, "reconciler": True}
 
 
 def test_9_current_is_the_cache_that_a_when_callback_gets(registry: kopf.OperatorRegistry) -> None:
@@ -261,7 +257,7 @@ def test_9_outside_handlers_the_error_of_current_points_to_cache_of() -> None:
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited:RuntimeWarning"
 )
 @pytest.mark.parametrize("is_async", [True, False])
-def test_20_a_startup_handler_that_asks_for_its_cache_ends_the_operator(
+async def test_20_a_startup_handler_that_asks_for_its_cache_ends_the_operator(
     registry: kopf.OperatorRegistry, *, is_async: bool
 ) -> None:
     async def begin(**_: Any) -> None:
@@ -271,18 +267,14 @@ def test_20_a_startup_handler_that_asks_for_its_cache_ends_the_operator(
         WebApp().pods()
 
     kopf.on.startup(registry=registry)(begin if is_async else begin_in_thread)
-
-    async def main() -> None:
-        async with operating(registry, Cluster()) as operator:
-            await asyncio.wait({operator})
-        error = getattr(operator.exception(), "__cause__", None)
-        assert isinstance(error, kopf.PermanentError)
-        assert "In a task that it starts, use selectcache.cache_of(settings)" in str(error)
-
-    run(main())
+    async with operating(registry, Cluster()) as operator:
+        await asyncio.wait({operator})
+    error = getattr(operator.exception(), "__cause__", None)
+    assert isinstance(error, kopf.PermanentError)
+    assert "In a task that it starts, use selectcache.cache_of(settings)" in str(error)
 
 
-def test_9_each_of_two_operators_has_its_own() -> None:
+async def test_9_each_of_two_operators_has_its_own() -> None:
     registries = kopf.OperatorRegistry(), kopf.OperatorRegistry()
     both, found = asyncio.Event(), dict[str, list[str]]()
 
@@ -296,18 +288,15 @@ def test_9_each_of_two_operators_has_its_own() -> None:
             await both.wait()
             found[name].append(str(WebApp().pods().info("pods").filter))
 
-    async def main() -> None:
-        for name, registry in zip("ab", registries, strict=True):
-            follow(name, registry)
-        cluster = Cluster(pod("web-1", app="web"))
-        async with (
-            operating(registries[0], cluster, settings=declaring(pods="app=web")),
-            operating(registries[1], cluster, settings=declaring(pods="app")),
-        ):
-            assert await reached(lambda: list(map(len, found.values())) == [2, 2])
-        assert found == {"a": ["labels='app=web'"] * 2, "b": ["labels='app'"] * 2}
-
-    run(main())
+    for name, registry in zip("ab", registries, strict=True):
+        follow(name, registry)
+    cluster = Cluster(pod("web-1", app="web"))
+    async with (
+        operating(registries[0], cluster, settings=declaring(pods="app=web")),
+        operating(registries[1], cluster, settings=declaring(pods="app")),
+    ):
+        assert await reached(lambda: list(map(len, found.values())) == [2, 2])
+    assert found == {"a": ["labels='app=web'"] * 2, "b": ["labels='app'"] * 2}
 
 
 @pytest.mark.parametrize("is_async", [True, False])

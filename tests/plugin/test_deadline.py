@@ -59,22 +59,18 @@ def ending_at_once() -> kopf.OperatorSettings:
 
 @pytest.mark.parametrize("decorator", [kopf.on.event, selectcache.on.change, selectcache.reconcile])
 @pytest.mark.parametrize("late", LATE.values(), ids=LATE)
-def test_2_nothing_is_done_after_the_deadline_of_a_stop(
+async def test_2_nothing_is_done_after_the_deadline_of_a_stop(
     late: Callable[[selectcache.Cache], Awaitable[Any]],
     decorator: Callable[..., Any],
     registry: kopf.OperatorRegistry,
 ) -> None:
     settings, holding = ending_at_once(), Holding(decorator, registry)
-
-    async def main() -> None:
-        async with stopping(registry, settings) as stop, holding:
-            cache = cache_of(settings)
-            await cache.wait_synced()
-            stop.set()
-            with pytest.raises(ReadError, match="has ended"):
-                await _until_it_raises(late, cache)
-
-    run(main())
+    async with stopping(registry, settings) as stop, holding:
+        cache = cache_of(settings)
+        await cache.wait_synced()
+        stop.set()
+        with pytest.raises(ReadError, match="has ended"):
+            await _until_it_raises(late, cache)
 
 
 async def _until_it_raises(
@@ -86,38 +82,30 @@ async def _until_it_raises(
             await late(cache)
 
 
-def test_2_the_caches_end_at_the_deadline_of_a_stop(registry: kopf.OperatorRegistry) -> None:
+async def test_2_the_caches_end_at_the_deadline_of_a_stop(registry: kopf.OperatorRegistry) -> None:
     settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
-
-    async def main() -> None:
-        async with stopping(registry, settings) as stop, holding:
-            operator = last_operator_of(settings)
-            assert operator is not None
-            stop.set()
-            await asyncio.wait({operator.task}, timeout=60)
-            assert operator.task.done(), "the caches go on"
-
-    run(main())
+    async with stopping(registry, settings) as stop, holding:
+        operator = last_operator_of(settings)
+        assert operator is not None
+        stop.set()
+        await asyncio.wait({operator.task}, timeout=60)
+        assert operator.task.done(), "the caches go on"
 
 
-def test_2_reads_under_way_at_the_deadline_of_a_stop_end(registry: kopf.OperatorRegistry) -> None:
+async def test_2_reads_under_way_at_the_deadline_of_a_stop_end(registry: kopf.OperatorRegistry) -> None:
     settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
-
-    async def main() -> None:
-        async with stopping(registry, settings) as stop, holding:
-            cache = cache_of(settings)
-            await cache.wait_synced()
-            fetching = asyncio.create_task(cache.fetch("pods", "other", namespace="shop"))
-            following = asyncio.create_task(_follow(cache))
-            await cycles()
-            stop.set()
-            with pytest.raises(ReadError, match="has ended"):
-                async with asyncio.timeout(60):
-                    await fetching
+    async with stopping(registry, settings) as stop, holding:
+        cache = cache_of(settings)
+        await cache.wait_synced()
+        fetching = asyncio.create_task(cache.fetch("pods", "other", namespace="shop"))
+        following = asyncio.create_task(_follow(cache))
+        await cycles()
+        stop.set()
+        with pytest.raises(ReadError, match="has ended"):
             async with asyncio.timeout(60):
-                await following
-
-    run(main())
+                await fetching
+        async with asyncio.timeout(60):
+            await following
 
 
 async def _follow(cache: selectcache.Cache) -> None:
@@ -125,7 +113,7 @@ async def _follow(cache: selectcache.Cache) -> None:
         pass
 
 
-def test_2_no_caches_start_after_the_deadline_of_a_stop(registry: kopf.OperatorRegistry) -> None:
+async def test_2_no_caches_start_after_the_deadline_of_a_stop(registry: kopf.OperatorRegistry) -> None:
     """Those of a handler that only fetches start at its first read, and Kopf may still call a probe."""
     settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
     late, reading = asyncio.Event(), list[asyncio.Task[None]]()
@@ -142,18 +130,15 @@ def test_2_no_caches_start_after_the_deadline_of_a_stop(registry: kopf.OperatorR
     async def start(**_: Any) -> None:
         reading.append(asyncio.create_task(read()))
 
-    async def main() -> None:
-        async with stopping(registry, settings) as stop, holding:
-            operator = last_operator_of(settings)
-            assert operator is not None
-            stop.set()
-            await asyncio.wait({operator.task}, timeout=60)
-            late.set()
-            await asyncio.wait(reading, timeout=60)
-            assert last_operator_of(settings) is operator
-            assert isinstance(reading[0].exception(), ReadError)
-
-    run(main())
+    async with stopping(registry, settings) as stop, holding:
+        operator = last_operator_of(settings)
+        assert operator is not None
+        stop.set()
+        await asyncio.wait({operator.task}, timeout=60)
+        late.set()
+        await asyncio.wait(reading, timeout=60)
+        assert last_operator_of(settings) is operator
+        assert isinstance(reading[0].exception(), ReadError)
 
 
 async def _let_go(waiting: Waiting, otherwise: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -201,7 +186,9 @@ def test_2_an_operator_ends_though_a_thread_waits_for_caches_beside_its_own(
     run(main())
 
 
-def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(registry: kopf.OperatorRegistry) -> None:
+async def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(
+    registry: kopf.OperatorRegistry,
+) -> None:
     settings, holding, begun = ending_at_once(), Holding(kopf.on.event, registry), list[selectcache.Cache]()
     caches = selectcache.Caches({"v1/pods": PODS})
 
@@ -209,19 +196,16 @@ def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(registry: kopf
     async def start(**_: Any) -> None:
         begun.append(await caches.start())
 
-    async def main() -> None:
-        async with stopping(registry, settings) as stop, holding:
-            await begun[0].wait_synced()
-            stop.set()
-            fetching = asyncio.create_task(begun[0].fetch("pods", "other", namespace="shop"))
-            await asyncio.wait({fetching}, timeout=60)
-            assert fetching.done(), "the caches go on"
-            assert "these caches have been stopped" in str(fetching.exception())
-
-    run(main())
+    async with stopping(registry, settings) as stop, holding:
+        await begun[0].wait_synced()
+        stop.set()
+        fetching = asyncio.create_task(begun[0].fetch("pods", "other", namespace="shop"))
+        await asyncio.wait({fetching}, timeout=60)
+        assert fetching.done(), "the caches go on"
+        assert "these caches have been stopped" in str(fetching.exception())
 
 
-def test_2_a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started(
+async def test_2_a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started(
     registry: kopf.OperatorRegistry,
 ) -> None:
     settings, launched = kopf.OperatorSettings(), threading.Event()
@@ -239,14 +223,11 @@ def test_2_a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started(
         launched.wait(60)
         waiting(cache_of(settings).blocking)
 
-    async def main() -> None:
-        async with stopping(registry, settings) as stop:
-            await waiting.waits()
-            assert not waiting.errors
-            stop.set()
-            await _let_go(waiting, partial(_end_waits, settings))
-
-    run(main())
+    async with stopping(registry, settings) as stop:
+        await waiting.waits()
+        assert not waiting.errors
+        stop.set()
+        await _let_go(waiting, partial(_end_waits, settings))
 
 
 def test_2_cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads(
@@ -266,18 +247,14 @@ def test_2_cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads(
     run(main())
 
 
-def test_2_caches_are_not_ended_by_an_operator_that_has_ended_before(registry: kopf.OperatorRegistry) -> None:
+async def test_2_caches_are_not_ended_by_an_operator_that_has_ended_before(
+    registry: kopf.OperatorRegistry,
+) -> None:
     """Whoever awaits `kopf.operator()` has its context variables also after its end."""
     stop = asyncio.Event()
     stop.set()
-
-    async def main() -> None:
-        async with Cluster(pod()).served() as info:
-            await kopf.operator(
-                registry=registry, vault=Vault({"login": info}), clusterwide=True, stop_flag=stop
-            )
-            async with selectcache.Caches({"v1/pods": PODS}, login=info) as cache:
-                (raised,) = await asyncio.gather(cache.wait_synced(), return_exceptions=True)
-                assert raised is None
-
-    run(main())
+    async with Cluster(pod()).served() as info:
+        await kopf.operator(registry=registry, vault=Vault({"login": info}), clusterwide=True, stop_flag=stop)
+        async with selectcache.Caches({"v1/pods": PODS}, login=info) as cache:
+            (raised,) = await asyncio.gather(cache.wait_synced(), return_exceptions=True)
+            assert raised is None

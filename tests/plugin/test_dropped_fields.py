@@ -20,7 +20,7 @@ DROPPED = "The server dropped status.nope from "
 
 
 @pytest.mark.parametrize("by_function", [False, True])
-def test_20_a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one(
+async def test_20_a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool
 ) -> None:
     """A patch that changes nothing makes no version, and no other call. The log names the field once."""
@@ -34,12 +34,9 @@ def test_20_a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one
         else:
             patch.status["nope"] = 1
 
-    async def main() -> None:
-        async with serving(app("a"), app("b")) as cluster, operated(registry, cluster):
-            await until(lambda: len(cluster.requests.where(verb="patch")) > 1)
-            await until(lambda: DROPPED in caplog.text)
-
-    run(main())
+    async with serving(app("a"), app("b")) as cluster, operated(registry, cluster):
+        await until(lambda: len(cluster.requests.where(verb="patch")) > 1)
+        await until(lambda: DROPPED in caplog.text)
     assert set(calls) == {"a", "b"}
     assert (
         caplog.text.count(
@@ -67,7 +64,7 @@ def test_20_the_warning_names_the_handler_that_writes(
     assert caplog.text.count(f"{DROPPED}cache.live.patch() of Timer 'check'") == 1
 
 
-def test_20_kopf_itself_warns_of_a_field_that_the_server_drops_from_its_patch(
+async def test_20_kopf_itself_warns_of_a_field_that_the_server_drops_from_its_patch(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     @kopf.timer("example.com", "v1", "webapps", interval=0.01, registry=registry)
@@ -75,11 +72,8 @@ def test_20_kopf_itself_warns_of_a_field_that_the_server_drops_from_its_patch(
     def check(patch: kopf.Patch, **_: Any) -> None:
         patch.status["nope"] = 1
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: "finished with inconsistencies" in caplog.text)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: "finished with inconsistencies" in caplog.text)
     assert "('status', 'nope')" in caplog.text
 
 
@@ -139,7 +133,7 @@ def test_20_the_log_names_a_part_that_the_server_ignores_once_for_each_handler(
     ]
 
 
-def test_20_a_status_that_is_no_subresource_is_not_called_ignored(
+async def test_20_a_status_that_is_no_subresource_is_not_called_ignored(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = copy.deepcopy(CRD)
@@ -155,14 +149,11 @@ def test_20_a_status_that_is_no_subresource_is_not_called_ignored(
             )
         )
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.create(plain, app())
-            async with operated(registry, cluster):
-                await until(lambda: len(answers) > 1)
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(plain, app())
+        async with operated(registry, cluster):
+            await until(lambda: len(answers) > 1)
     assert [each["status"] for each in answers[:2]] == [{"count": 0}, {"count": 1}]
     assert DROPPED in caplog.text
     assert "The server ignored" not in caplog.text

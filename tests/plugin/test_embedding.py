@@ -25,7 +25,7 @@ from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.secrets import named, secret
 
 ASK: dict[str, Any] = {
@@ -273,7 +273,7 @@ PEERINGS = {
 PEERING = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "ours"}}
 
 
-def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
+async def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kopf closes its own streams as long as an operator of higher priority is there, and goes on to answer
@@ -325,43 +325,40 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
         assert answer["allowed"]
         return list(answer["warnings"])
 
-    async def main() -> None:
-        stop = asyncio.Event()
-        settings.admission.server = server
-        vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
-        running = asyncio.create_task(
-            kopf.operator(
-                registry=registry,
-                settings=settings,
-                vault=vault,
-                peering_name="ours",
-                priority=1,
-                clusterwide=True,
-                stop_flag=stop,
-            )
+    stop = asyncio.Event()
+    settings.admission.server = server
+    vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
+    running = asyncio.create_task(
+        kopf.operator(
+            registry=registry,
+            settings=settings,
+            vault=vault,
+            peering_name="ours",
+            priority=1,
+            clusterwide=True,
+            stop_flag=stop,
         )
-        await until(lambda: {*handled} >= {"web-1", "db-1"} or running.done())
-        assert await held() == ["web-1"]
+    )
+    await until(lambda: {*handled} >= {"web-1", "db-1"} or running.done())
+    assert await held() == ["web-1"]
 
-        cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-        await until(lambda: has_paused() or running.done())
-        cluster.create(secret("web-2", app="web"))
-        while await held() != ["web-1", "web-2"]:
-            pass
-        cluster.delete(secret("web-1"))
-        while await held() != ["web-2"]:
-            pass
-        assert "web-2" not in handled, "Kopf does not follow"
-        found = operator_of(settings)
-        assert found is not None
-        report = found.report()["v1/secrets"]
-        assert (report["health"], report["objects"]) == ("synced", 1)
+    cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
+    await until(lambda: has_paused() or running.done())
+    cluster.create(secret("web-2", app="web"))
+    while await held() != ["web-1", "web-2"]:
+        pass
+    cluster.delete(secret("web-1"))
+    while await held() != ["web-2"]:
+        pass
+    assert "web-2" not in handled, "Kopf does not follow"
+    found = operator_of(settings)
+    assert found is not None
+    report = found.report()["v1/secrets"]
+    assert (report["health"], report["objects"]) == ("synced", 1)
 
-        cluster.patch(PEERING, {"status": {"another": None}})
-        await until(lambda: "web-2" in handled or running.done())
-        assert await held() == ["web-2"]
-        assert found.runtime.informer("secrets").counts.lists == 1, "it was never listed anew"
-        stop.set()
-        await running
-
-    run(main())
+    cluster.patch(PEERING, {"status": {"another": None}})
+    await until(lambda: "web-2" in handled or running.done())
+    assert await held() == ["web-2"]
+    assert found.runtime.informer("secrets").counts.lists == 1, "it was never listed anew"
+    stop.set()
+    await running

@@ -15,7 +15,7 @@ from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.recorder.recording import WAITING
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.plugin.test_change_handlers import operating
 from tests.secrets import labelled, secret
 
@@ -34,7 +34,9 @@ def routed(settings: kopf.OperatorSettings) -> None:
     settings_of(settings).events = True
 
 
-def test_events_of_kopf_are_counted_and_have_the_types_of_the_api(registry: kopf.OperatorRegistry) -> None:
+async def test_events_of_kopf_are_counted_and_have_the_types_of_the_api(
+    registry: kopf.OperatorRegistry,
+) -> None:
     @kopf.on.event("secrets", registry=registry)
     async def tell(body: kopf.Body, **_: Any) -> None:
         for _time in range(3):
@@ -43,21 +45,18 @@ def test_events_of_kopf_are_counted_and_have_the_types_of_the_api(registry: kopf
         kopf.event(body, type="Nonsense", reason="Odd")
         kopf.event(body, type="Debug", reason="Seen")
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web"), configure=routed) as cluster:
-            expected = {
-                ("Normal", "Made"): 3,
-                ("Warning", "Failed"): 1,
-                ("Warning", "Odd"): 1,
-                ("Normal", "Seen"): 1,
-            }
-            await until(lambda: events_of(cluster) == expected)
-            assert len(cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]) == 4
-
-    run(main())
+    async with operating(registry, secret("a", app="web"), configure=routed) as cluster:
+        expected = {
+            ("Normal", "Made"): 3,
+            ("Warning", "Failed"): 1,
+            ("Warning", "Odd"): 1,
+            ("Normal", "Seen"): 1,
+        }
+        await until(lambda: events_of(cluster) == expected)
+        assert len(cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]) == 4
 
 
-def test_log_records_of_objects_are_recorded_as_settings_posting_has_them(
+async def test_log_records_of_objects_are_recorded_as_settings_posting_has_them(
     registry: kopf.OperatorRegistry,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
@@ -70,27 +69,23 @@ def test_log_records_of_objects_are_recorded_as_settings_posting_has_them(
         logger.warning("It is strange.")
         logger.warning("It is strange.")
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
-            await until(lambda: events_of(cluster) == {("Warning", "Logging"): 2})
-
-    run(main())
+    async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
+        await until(lambda: events_of(cluster) == {("Warning", "Logging"): 2})
 
 
-def test_without_the_option_kopf_posts_its_events_itself(registry: kopf.OperatorRegistry) -> None:
+async def test_without_the_option_kopf_posts_its_events_itself(registry: kopf.OperatorRegistry) -> None:
     @kopf.on.event("secrets", registry=registry)
     async def tell(body: kopf.Body, **_: Any) -> None:
         kopf.event(body, type="Error", reason="Failed")
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(lambda: events_of(cluster) == {("Error", "Failed"): 1})
-
-    run(main())
+    async with operating(registry, secret("a", app="web")) as cluster:
+        await until(lambda: events_of(cluster) == {("Error", "Failed"): 1})
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_handlers_get_the_recorder_of_the_operator(registry: kopf.OperatorRegistry, is_async: bool) -> None:
+async def test_handlers_get_the_recorder_of_the_operator(
+    registry: kopf.OperatorRegistry, is_async: bool
+) -> None:
     async def note_async(events: selectcache.Recorder, body: Any, **_: Any) -> None:
         events.record(body, "Normal", "Seen", "A handler has seen it.")
 
@@ -100,19 +95,15 @@ def test_handlers_get_the_recorder_of_the_operator(registry: kopf.OperatorRegist
     handler = note_async if is_async else note
     kopf.on.event("secrets", registry=registry)(selectcache.with_cache(handler))
     selectcache.on.change("secrets", registry=registry)(handler)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 2)
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 4)
-            (event,) = cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]
-            assert event["source"]["component"] == "kopf"
-
-    run(main())
+    async with operating(registry, secret("a", app="web")) as cluster:
+        await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 2)
+        cluster.patch(secret("a"), labelled(tier="gold"))
+        await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 4)
+        (event,) = cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]
+        assert event["source"]["component"] == "kopf"
 
 
-def test_events_before_the_end_of_the_operator_are_written(registry: kopf.OperatorRegistry) -> None:
+async def test_events_before_the_end_of_the_operator_are_written(registry: kopf.OperatorRegistry) -> None:
     seen: list[str] = []
 
     @selectcache.on.change("secrets", registry=registry)
@@ -120,16 +111,13 @@ def test_events_before_the_end_of_the_operator_are_written(registry: kopf.Operat
         events.record(body, "Normal", "Seen", f"{name} is there.")
         seen.append(name)
 
-    async def main() -> None:
-        objects = [secret(f"a-{number}", app="web") for number in range(20)]
-        async with operating(registry, *objects) as cluster:
-            await until(lambda: len(seen) == 20)
-        assert events_of(cluster) == {("Normal", "Seen"): 20}
-
-    run(main())
+    objects = [secret(f"a-{number}", app="web") for number in range(20)]
+    async with operating(registry, *objects) as cluster:
+        await until(lambda: len(seen) == 20)
+    assert events_of(cluster) == {("Normal", "Seen"): 20}
 
 
-def test_a_name_of_kopfs_settings_that_does_not_fit_stops_no_handler(
+async def test_a_name_of_kopfs_settings_that_does_not_fit_stops_no_handler(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     @selectcache.on.change("secrets", registry=registry)
@@ -139,12 +127,9 @@ def test_a_name_of_kopfs_settings_that_does_not_fit_stops_no_handler(
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.posting.reporting_component = "web apps!"
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
-            await until(lambda: events_of(cluster) == {("Normal", "Seen"): 1})
-            assert "settings.posting: Recorder(): component is 'web apps!'" in caplog.text
-
-    run(main())
+    async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
+        await until(lambda: events_of(cluster) == {("Normal", "Seen"): 1})
+        assert "settings.posting: Recorder(): component is 'web apps!'" in caplog.text
 
 
 def test_a_handler_without_a_cache_cannot_take_events(registry: kopf.OperatorRegistry) -> None:

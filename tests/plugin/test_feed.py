@@ -28,7 +28,6 @@ from tests.plugin.feeding import (
     config,
     consuming,
     feeding,
-    in_loop,
     informer_of,
     is_fed,
     labelled,
@@ -61,7 +60,6 @@ def is_kopfs_watch_of_namespaces(asked: Any) -> bool:
     return asked.resource == "namespaces" and asked.verb == "watch" and "labelSelector" not in asked.query
 
 
-@in_loop
 async def test_9_present_objects_come_without_a_type_and_then_each_change_in_order(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -85,7 +83,6 @@ async def test_9_present_objects_come_without_a_type_and_then_each_change_in_ord
             assert lists_of(cluster, "configmaps") == ["list", "watch"]
 
 
-@in_loop
 async def test_9_without_one_watch_there_are_two(registry: kopf.OperatorRegistry, events: Events) -> None:
     def configure(settings: Any) -> None:
         settings.selectcache.one_watch = False
@@ -95,7 +92,6 @@ async def test_9_without_one_watch_there_are_two(registry: kopf.OperatorRegistry
         await until(lambda: len(lists_of(cluster, "configmaps")) == 4)
 
 
-@in_loop
 async def test_9_the_cache_has_an_event_before_its_handler_and_the_handler_waits_for_nothing(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +119,6 @@ async def test_9_the_cache_has_an_event_before_its_handler_and_the_handler_waits
     assert waits == []
 
 
-@in_loop
 async def test_7_each_event_is_a_dict_of_its_own(registry: kopf.OperatorRegistry, events: Events) -> None:
     async with serving(config("old", a="1")) as cluster, feeding(registry, cluster) as settings:
         await until(lambda: events)
@@ -132,7 +127,6 @@ async def test_7_each_event_is_a_dict_of_its_own(registry: kopf.OperatorRegistry
         assert cache.get("configmaps", "old", namespace="shop")["data"] == {"a": "1"}
 
 
-@in_loop
 async def test_15_a_deletion_has_the_object_of_its_event_and_one_in_a_gap_the_last_known(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -151,7 +145,6 @@ async def test_15_a_deletion_has_the_object_of_its_event_and_one_in_a_gap_the_la
         assert events.of("a") == [None, "DELETED"]
 
 
-@in_loop
 async def test_9_a_write_of_a_handler_reaches_kopf_once_through_the_watch(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -166,7 +159,6 @@ async def test_9_a_write_of_a_handler_reaches_kopf_once_through_the_watch(
         assert events.of("new") == ["ADDED", "DELETED"]
 
 
-@in_loop
 async def test_9_kopf_sees_the_version_of_its_own_patch(registry: kopf.OperatorRegistry) -> None:
     calls: list[str] = []
 
@@ -191,7 +183,6 @@ async def test_9_kopf_sees_the_version_of_its_own_patch(registry: kopf.OperatorR
 # ---- Namespaces.
 
 
-@in_loop
 async def test_9_watchers_of_namespaces_get_the_events_of_their_own(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -212,7 +203,6 @@ async def test_9_watchers_of_namespaces_get_the_events_of_their_own(
             assert sorted(lists_of(cluster, "configmaps")) == ["list", "list", "watch", "watch"]
 
 
-@in_loop
 async def test_6_kopfs_own_watch_of_namespaces_is_not_fed(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -247,7 +237,6 @@ def web_events(registry: kopf.OperatorRegistry) -> Events:
     return events
 
 
-@in_loop
 async def test_6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_forgotten(
     registry: kopf.OperatorRegistry, web_events: Events
 ) -> None:
@@ -280,7 +269,6 @@ async def test_6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_fo
         await web_events.see(("ADDED", "a"))
 
 
-@in_loop
 async def test_6_an_object_that_returns_before_the_answer_has_changed_only(
     registry: kopf.OperatorRegistry, web_events: Events
 ) -> None:
@@ -296,7 +284,6 @@ async def test_6_an_object_that_returns_before_the_answer_has_changed_only(
         assert web_events == [("DELETED", "a")]
 
 
-@in_loop
 async def test_6_an_object_that_was_there_at_the_start_is_resumed_once_when_it_gets_the_label(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -339,7 +326,6 @@ async def test_6_an_object_that_was_there_at_the_start_is_resumed_once_when_it_g
             assert resumed == ["a", "b"]
 
 
-@in_loop
 async def test_9_an_object_that_moves_between_alternatives_is_modified_once(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -359,7 +345,6 @@ async def test_9_an_object_that_moves_between_alternatives_is_modified_once(
         assert names == [], "the other watch has it"
 
 
-@in_loop
 async def test_6_many_departures_are_asked_about_together(
     registry: kopf.OperatorRegistry, web_events: Events
 ) -> None:
@@ -378,34 +363,29 @@ async def test_6_many_departures_are_asked_about_together(
         assert len(lists_of(cluster, "configmaps", ["list"])) < 20
 
 
-def test_6_the_last_body_is_freed_if_its_object_returns_before_kopf_takes_it() -> None:
+async def test_6_the_last_body_is_freed_if_its_object_returns_before_kopf_takes_it() -> None:
     """Of several events of an object that wait, Kopf takes the last one only."""
 
     class Body(dict[str, Any]):
         pass
 
     later: Any = {"metadata": {"uid": "one"}}
-
-    async def main() -> None:
-        last: Any
-        memories, last = _kopf.ResourceMemories(), Body({"metadata": {"uid": "one"}})
-        memos, skipped = _kopf.Memos(memories), weakref.ref(last)
-        before = await memories.recall(last)
-        memos.forget_with(last)
-        del last
-        memos.begin("one", is_listed=False)
-        assert await memories.recall(later) is before
-        gc.collect()
-        assert skipped() is None
-        assert await memories.recall(later) is before
-
-    run(main())
+    last: Any
+    memories, last = _kopf.ResourceMemories(), Body({"metadata": {"uid": "one"}})
+    memos, skipped = _kopf.Memos(memories), weakref.ref(last)
+    before = await memories.recall(last)
+    memos.forget_with(last)
+    del last
+    memos.begin("one", is_listed=False)
+    assert await memories.recall(later) is before
+    gc.collect()
+    assert skipped() is None
+    assert await memories.recall(later) is before
 
 
 # ---- Pauses.
 
 
-@in_loop
 async def test_15_nothing_happens_during_a_pause_and_afterwards_all_that_was_missed(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -431,7 +411,6 @@ async def test_15_nothing_happens_during_a_pause_and_afterwards_all_that_was_mis
         assert events == [("DELETED", "last")]
 
 
-@in_loop
 async def test_6_an_object_that_leaves_the_filter_during_a_pause_is_not_deleted(
     registry: kopf.OperatorRegistry, web_events: Events
 ) -> None:
@@ -447,7 +426,6 @@ async def test_6_an_object_that_leaves_the_filter_during_a_pause_is_not_deleted(
         assert web_events == [(None, "b")]
 
 
-@in_loop
 async def test_15_a_daemon_comes_back_after_a_pause(registry: kopf.OperatorRegistry) -> None:
     steps: list[str] = []
 
@@ -469,7 +447,6 @@ async def test_15_a_daemon_comes_back_after_a_pause(registry: kopf.OperatorRegis
         await until(lambda: steps == ["begins", "ends"] * 2)
 
 
-@in_loop
 async def test_15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_over(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -512,7 +489,6 @@ async def heard(settings: kopf.OperatorSettings, cluster: Any) -> None:
     await until(lambda: informer_of(settings).state.version == str(cluster.version))
 
 
-@in_loop
 async def test_9_no_version_is_joined_with_another_while_kopf_is_slow(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -526,7 +502,6 @@ async def test_9_no_version_is_joined_with_another_while_kopf_is_slow(
         assert await consumer.some(5) == [*modified, ("DELETED", "a"), ("ADDED", "a")]
 
 
-@in_loop
 async def test_15_a_consumer_that_is_too_slow_gets_the_differences(registry: kopf.OperatorRegistry) -> None:
     async with consuming(registry, config("a"), config("b"), most=3) as (cluster, settings, consumer):
         for number in range(5):
@@ -541,7 +516,6 @@ async def test_15_a_consumer_that_is_too_slow_gets_the_differences(registry: kop
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-@in_loop
 async def test_15_each_present_object_is_listed_once_however_many_changes_come_meanwhile(
     registry: kopf.OperatorRegistry, is_paused: bool
 ) -> None:
@@ -568,7 +542,6 @@ async def test_15_each_present_object_is_listed_once_however_many_changes_come_m
         assert sorted(seen[:-1], key=str) == sorted(told, key=str)
 
 
-@in_loop
 async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -603,7 +576,6 @@ async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
             assert {each.name for each in consumer.fed.knowledge.known.values()} == {"a"}
 
 
-@in_loop
 async def test_15_a_feed_that_begins_while_no_watch_is_open_waits_for_the_missed_changes(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -624,7 +596,6 @@ async def test_15_a_feed_that_begins_while_no_watch_is_open_waits_for_the_missed
             assert await consumer.take() is _kopf.LISTED
 
 
-@in_loop
 async def test_15_after_a_pause_kopfs_own_watch_lists_as_after_any_pause(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -645,7 +616,6 @@ async def test_15_after_a_pause_kopfs_own_watch_lists_as_after_any_pause(
     assert taken == [(None, "stays"), (None, "comes"), _kopf.LISTED, ("DELETED", "goes")]
 
 
-@in_loop
 async def test_9_two_operators_of_a_process_are_fed_from_their_own_caches() -> None:
     registries = kopf.OperatorRegistry(), kopf.OperatorRegistry()
     events = Events(), Events()

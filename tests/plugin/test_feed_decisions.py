@@ -11,7 +11,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin.operator import operator_of
-from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.feeding import Events, app, config, feeding, lists_of, serving, until
 from tests.plugin.reconciling import APPS, CRD
 
 WEB = {"v1/configmaps": "app=web"}
@@ -37,7 +37,6 @@ def probed(settings: kopf.OperatorSettings) -> Any:
     return operator.report()["v1/configmaps"].get("kopf_handlers")
 
 
-@in_loop
 async def test_20_a_kind_that_is_fed_says_so_once_and_is_watched_once(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -53,7 +52,6 @@ async def test_20_a_kind_that_is_fed_says_so_once_and_is_watched_once(
     assert lists_of(cluster, "configmaps") == ["list", "watch"]
 
 
-@in_loop
 async def test_20_a_second_watch_that_labels_would_spare_is_a_warning_with_these_labels(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,7 +75,6 @@ async def test_20_a_second_watch_that_labels_would_spare_is_a_warning_with_these
     ]
 
 
-@in_loop
 async def test_6_handlers_that_select_kinds_by_a_function_are_known_to_the_decision(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -99,7 +96,6 @@ async def test_6_handlers_that_select_kinds_by_a_function_are_known_to_the_decis
             await all_of_them.see((None, "a"), (None, "b"))
 
 
-@in_loop
 async def test_20_a_second_watch_that_a_daemon_needs_is_no_warning(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -117,7 +113,6 @@ async def test_20_a_second_watch_that_a_daemon_needs_is_no_warning(
     assert message.endswith("selectors['v1/configmaps'] = selectcache.EVERYTHING.")
 
 
-@in_loop
 async def test_20_a_kind_that_is_declared_later_keeps_its_second_watch(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,7 +139,6 @@ async def test_20_a_kind_that_is_declared_later_keeps_its_second_watch(
     ]
 
 
-@in_loop
 async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,7 +159,6 @@ async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
     assert "To feed them from the cache, write in the decorator of 'note'" in message
 
 
-@in_loop
 async def test_20_each_namespace_is_decided_on_its_own_and_each_decision_is_logged_once(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import DropEvents
-from tests.plugin.feeding import Events, app, feeding, in_loop, serving, until
+from tests.plugin.feeding import Events, app, feeding, serving, until
 from tests.plugin.reconciling import CRD
 
 APPS = {"example.com/v1/webapps": ""}
@@ -53,7 +53,6 @@ def is_missing(settings: kopf.OperatorSettings) -> bool:
     return False
 
 
-@in_loop
 async def test_2_handlers_of_a_definition_that_comes_later_are_fed_at_once(
     registry: kopf.OperatorRegistry, app_events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,7 +68,6 @@ async def test_2_handlers_of_a_definition_that_comes_later_are_fed_at_once(
         assert app_events.of("a") in ([None], ["ADDED"])
 
 
-@in_loop
 async def test_15_objects_that_went_with_their_definition_do_not_come_back_with_it(
     registry: kopf.OperatorRegistry, app_events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:

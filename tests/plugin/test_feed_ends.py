@@ -22,7 +22,6 @@ from tests.plugin.feeding import (
     app,
     config,
     feeding,
-    in_loop,
     informer_of,
     is_fed,
     labelled,
@@ -49,23 +48,20 @@ def shown(settings: kopf.OperatorSettings) -> str:
     return operator.decisions.shown(KEY)
 
 
-def test_8_handlers_of_a_forbidden_kind_wait_and_the_operator_lives(
+async def test_8_handlers_of_a_forbidden_kind_wait_and_the_operator_lives(
     registry: kopf.OperatorRegistry, events: Events, times: Times
 ) -> None:
-    async def main() -> None:
-        async with serving(config("a")) as cluster:
-            refusing = cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
-            async with feeding(registry, cluster) as settings:
-                await refusing.hit()
-                operator = operator_of(settings)
-                assert operator is not None
-                await times.until(lambda: operator.report()[KEY]["health"] == "forbidden", within=60)
-                assert (events, lists_of(cluster, "configmaps", ["watch"])) == ([], [])
-                refusing.release()
-                await times.until(lambda: events, within=120)
-                assert events == [(None, "a")]
-
-    times.run(main())
+    async with serving(config("a")) as cluster:
+        refusing = cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
+        async with feeding(registry, cluster) as settings:
+            await refusing.hit()
+            operator = operator_of(settings)
+            assert operator is not None
+            await times.until(lambda: operator.report()[KEY]["health"] == "forbidden", within=60)
+            assert (events, lists_of(cluster, "configmaps", ["watch"])) == ([], [])
+            refusing.release()
+            await times.until(lambda: events, within=120)
+            assert events == [(None, "a")]
 
 
 class RefusedCaches(Refuse):
@@ -77,32 +73,26 @@ class RefusedCaches(Refuse):
         )
 
 
-def test_2_handlers_of_a_kind_wait_until_its_key_is_resolved_and_are_fed_then(
+async def test_2_handlers_of_a_kind_wait_until_its_key_is_resolved_and_are_fed_then(
     registry: kopf.OperatorRegistry, times: Times
 ) -> None:
     events = Events()
     events.handle(registry, "webapps")
-
-    async def main() -> None:
-        async with serving(app("a")) as cluster:
-            refusing = cluster.faults.add(RefusedCaches(500))
-            async with feeding(registry, cluster, filters={"webapps": ""}) as settings:
-                await refusing.hit()
-                operator = operator_of(settings)
-                assert operator is not None
-                await times.until(
-                    lambda: cluster.requests.where("watch", "customresourcedefinitions"), within=60
-                )
-                assert (events, operator.decisions.shown("webapps")) == ([], "")
-                refusing.release()
-                await times.until(lambda: events, within=300)
-                assert events == [(None, "a")]
-                assert operator.decisions.shown("webapps") == "fed from the cache"
-
-    times.run(main())
+    async with serving(app("a")) as cluster:
+        refusing = cluster.faults.add(RefusedCaches(500))
+        async with feeding(registry, cluster, filters={"webapps": ""}) as settings:
+            await refusing.hit()
+            operator = operator_of(settings)
+            assert operator is not None
+            await times.until(lambda: cluster.requests.where("watch", "customresourcedefinitions"), within=60)
+            assert (events, operator.decisions.shown("webapps")) == ([], "")
+            refusing.release()
+            await times.until(lambda: events, within=300)
+            assert events == [(None, "a")]
+            assert operator.decisions.shown("webapps") == "fed from the cache"
 
 
-def test_20_an_indexed_kind_that_is_waited_for_is_named_in_log_and_probe(
+async def test_20_an_indexed_kind_that_is_waited_for_is_named_in_log_and_probe(
     registry: kopf.OperatorRegistry, events: Events, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     @kopf.index("webapps", registry=registry)
@@ -114,24 +104,20 @@ def test_20_an_indexed_kind_that_is_waited_for_is_named_in_log_and_probe(
         assert operator is not None
         return "handlers" in operator.report()[key]
 
-    async def main() -> None:
-        async with serving(config("a"), app()) as cluster:
-            refusing = cluster.faults.add(Refuse(403), verb="list", resource="webapps")
-            async with feeding(registry, cluster, filters={KEY: "", APPS: ""}) as settings:
-                await refusing.hit()
-                await times.until(lambda: is_named(settings, APPS), within=20)
-                assert events == []
-                assert not is_named(settings, KEY)
-                refusing.release()
-                await times.until(lambda: events, within=120)
-                assert not is_named(settings, APPS)
-
-    times.run(main())
+    async with serving(config("a"), app()) as cluster:
+        refusing = cluster.faults.add(Refuse(403), verb="list", resource="webapps")
+        async with feeding(registry, cluster, filters={KEY: "", APPS: ""}) as settings:
+            await refusing.hit()
+            await times.until(lambda: is_named(settings, APPS), within=20)
+            assert events == []
+            assert not is_named(settings, KEY)
+            refusing.release()
+            await times.until(lambda: events, within=120)
+            assert not is_named(settings, APPS)
     said = "Kopf calls no handler before the cache of webapps.example.com is synced, because it is indexed."
     assert any(said in each for each in caplog.messages)
 
 
-@in_loop
 async def test_6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -149,7 +135,6 @@ async def test_6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow(
         assert not operator.fed.has(CONFIGMAPS, "shop")
 
 
-@in_loop
 async def test_16_a_feed_that_has_ended_frees_the_objects_of_a_former_filter(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -163,7 +148,6 @@ async def test_16_a_feed_that_has_ended_frees_the_objects_of_a_former_filter(
         await until(lambda: gc.collect() >= 0 and former() is None)
 
 
-@in_loop
 async def test_6_an_object_that_leaves_by_a_safe_filter_change_is_not_deleted_for_kopf(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -186,7 +170,6 @@ async def test_6_an_object_that_leaves_by_a_safe_filter_change_is_not_deleted_fo
         assert len(known) == 2
 
 
-@in_loop
 async def test_6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch_takes_over(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -208,7 +191,6 @@ async def test_6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch
         assert events == [("DELETED", "stays")]
 
 
-@in_loop
 async def test_8_kopfs_own_watch_takes_over_from_a_cache_that_is_too_large(
     registry: kopf.OperatorRegistry, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -226,7 +208,6 @@ async def test_8_kopfs_own_watch_takes_over_from_a_cache_that_is_too_large(
     assert any(said in each for each in caplog.messages)
 
 
-@in_loop
 async def test_8_kopf_watches_a_kind_whose_filter_the_server_rejects(registry: kopf.OperatorRegistry) -> None:
     events = Events()
     events.handle(registry, "webapps")
@@ -235,7 +216,6 @@ async def test_8_kopf_watches_a_kind_whose_filter_the_server_rejects(registry: k
         await events.see((None, "a"))
 
 
-@in_loop
 async def test_6_an_object_that_becomes_unreadable_during_a_pause_is_not_deleted(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -257,7 +237,6 @@ async def test_6_an_object_that_becomes_unreadable_during_a_pause_is_not_deleted
         assert events == [(None, "b"), ("ADDED", "c")]
 
 
-@in_loop
 async def test_15_a_feed_ends_with_its_watcher(registry: kopf.OperatorRegistry, events: Events) -> None:
     options: dict[str, Any] = {"clusterwide": False, "namespaces": ["*"]}
 
@@ -282,7 +261,6 @@ async def test_15_a_feed_ends_with_its_watcher(registry: kopf.OperatorRegistry, 
             await events.see(("ADDED", "b"))
 
 
-@in_loop
 async def test_20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over(
     registry: kopf.OperatorRegistry,
     events: Events,
@@ -298,7 +276,6 @@ async def test_20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over(
     assert any("because of a bug in kopf_selectcache" in each for each in caplog.messages)
 
 
-@in_loop
 async def test_20_a_bug_beside_the_feed_is_logged_and_kopfs_own_watch_takes_over(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -315,21 +292,17 @@ async def test_20_a_bug_beside_the_feed_is_logged_and_kopfs_own_watch_takes_over
     assert any("because of a bug in kopf_selectcache" in each for each in caplog.messages)
 
 
-def test_20_a_standby_says_nothing_of_a_wait_for_an_index(
+async def test_20_a_standby_says_nothing_of_a_wait_for_an_index(
     registry: kopf.OperatorRegistry, events: Events, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     kopf.index("configmaps", registry=registry)(lambda **_: None)
-
-    async def main() -> None:
-        async with serving(config("a")) as cluster, feeding(registry, cluster) as settings:
-            await times.until(lambda: events, within=20)
-            parts, operator = _kopf.parts_of(settings), operator_of(settings)
-            assert parts is not None
-            assert operator is not None
-            toggle = await parts.paused.make_toggle(True)
-            await asyncio.sleep(3 * NAMING_SECONDS)  # In virtual time.
-            assert "handlers" not in operator.report()[KEY]
-            await parts.paused.drop_toggle(toggle)
-
-    times.run(main())
+    async with serving(config("a")) as cluster, feeding(registry, cluster) as settings:
+        await times.until(lambda: events, within=20)
+        parts, operator = _kopf.parts_of(settings), operator_of(settings)
+        assert parts is not None
+        assert operator is not None
+        toggle = await parts.paused.make_toggle(True)
+        await asyncio.sleep(3 * NAMING_SECONDS)  # In virtual time.
+        assert "handlers" not in operator.report()[KEY]
+        await parts.paused.drop_toggle(toggle)
     assert not any("because it is indexed" in each for each in caplog.messages)

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache import _kopf
 from tests.kopf_operators import cycles
-from tests.plugin.feeding import config, feeding, in_loop, informer_of, serving, until
+from tests.plugin.feeding import config, feeding, informer_of, serving, until
 
 KEY = "v1/configmaps"
 HANDLED = "kopf.zalando.org/last-handled-configuration"
@@ -24,7 +24,6 @@ def object_of(name: str, app: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("is_fed", [True, False])
-@in_loop
 async def test_6_after_a_pause_kopf_resumes_the_objects_that_its_own_list_would_show_first(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, is_fed: bool
 ) -> None:

@@ -23,7 +23,6 @@ from tests.plugin.feeding import (
     config,
     consuming,
     feeding,
-    in_loop,
     informer_of,
     is_fed,
     labelled,
@@ -54,7 +53,6 @@ def nudging(cluster: EmbeddedCluster, condition: Callable[[], object]) -> Callab
     return is_met
 
 
-@in_loop
 async def test_6_a_filter_that_becomes_wide_again_feeds_handlers_again_and_repeats_and_loses_nothing(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
@@ -79,7 +77,6 @@ async def test_6_a_filter_that_becomes_wide_again_feeds_handlers_again_and_repea
 
 
 @pytest.mark.parametrize("is_there_at_the_start", [True, False])
-@in_loop
 async def test_8_handlers_are_fed_again_once_no_object_is_unreadable(
     registry: kopf.OperatorRegistry, events: Events, is_there_at_the_start: bool
 ) -> None:
@@ -107,7 +104,6 @@ async def test_8_handlers_are_fed_again_once_no_object_is_unreadable(
             assert "DELETED" not in {kind for kind, _ in events}
 
 
-@in_loop
 async def test_8_handlers_are_fed_again_once_the_cache_is_small_enough(
     registry: kopf.OperatorRegistry, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +128,6 @@ class Damaged(Inserted):
         return request.headers.get("user-agent") == "kopf-selectcache"
 
 
-@in_loop
 async def test_4_kopfs_own_watch_goes_on_until_the_cache_is_as_new(registry: kopf.OperatorRegistry) -> None:
     Events().handle(registry)  # Without handlers, every filter would do.
     own = OwnWatch()
@@ -164,7 +159,6 @@ async def test_4_kopfs_own_watch_goes_on_until_the_cache_is_as_new(registry: kop
         assert await consumer.take() == ("DELETED", "c")
 
 
-@in_loop
 async def test_4_the_cache_need_not_be_as_new_as_an_event_that_it_brings_itself(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -191,7 +185,6 @@ async def test_4_the_cache_need_not_be_as_new_as_an_event_that_it_brings_itself(
         assert await consumer.take() == ("ADDED", "b"), "nothing is repeated"
 
 
-@in_loop
 async def test_6_an_object_of_kopfs_own_watch_outside_the_filter_is_forgotten_unasked(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -215,7 +208,6 @@ async def test_6_an_object_of_kopfs_own_watch_outside_the_filter_is_forgotten_un
         await events.see(("ADDED", "b"))
 
 
-@in_loop
 async def test_15_a_list_of_kopfs_own_watch_after_a_pause_is_passed_on_to_its_end(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -242,7 +234,6 @@ async def test_15_a_list_of_kopfs_own_watch_after_a_pause_is_passed_on_to_its_en
         assert await consumer.take() == ("ADDED", "c"), "it is fed"
 
 
-@in_loop
 async def test_15_a_pause_before_the_first_list_of_kopfs_own_watch_is_not_forgotten(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -260,7 +251,6 @@ async def test_15_a_pause_before_the_first_list_of_kopfs_own_watch_is_not_forgot
         assert await following == (None, "a")
 
 
-@in_loop
 async def test_4_an_object_that_kopfs_own_list_lacks_does_not_come_back(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -288,7 +278,6 @@ async def test_4_an_object_that_kopfs_own_list_lacks_does_not_come_back(
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-@in_loop
 async def test_15_a_deletion_before_the_end_of_an_initial_stream_is_one(
     registry: kopf.OperatorRegistry, is_known: bool
 ) -> None:
@@ -303,7 +292,6 @@ async def test_15_a_deletion_before_the_end_of_an_initial_stream_is_one(
 
 
 @pytest.mark.parametrize("lacks", ["resourceVersion", "uid"])
-@in_loop
 async def test_8_an_object_without_a_required_field_is_passed_on_from_kopfs_own_watch(
     registry: kopf.OperatorRegistry, lacks: str
 ) -> None:
@@ -319,7 +307,6 @@ async def test_8_an_object_without_a_required_field_is_passed_on_from_kopfs_own_
         assert await consumer.take() == ("MODIFIED", "a")
 
 
-@in_loop
 async def test_6_a_departure_about_which_the_server_does_not_answer_is_asked_about_again(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -335,7 +322,6 @@ async def test_6_a_departure_about_which_the_server_does_not_answer_is_asked_abo
         await events.see(("DELETED", "a"))
 
 
-@in_loop
 async def test_6_an_answer_that_shows_the_label_again_is_no_departure(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

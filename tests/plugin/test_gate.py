@@ -19,7 +19,7 @@ from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import Operator, launch
 from kopf_selectcache.settings.options import settings_of
 from tests.faults.environment import until
-from tests.kopf_operators import Answer, Cluster, context, cycles, declaring, pod, run
+from tests.kopf_operators import Answer, Cluster, context, cycles, declaring, pod
 
 APPS = "/apis/example.com/v1/webapps"
 
@@ -66,63 +66,56 @@ async def operating(cluster: Cluster, *kinds: str, **options: Any) -> AsyncItera
             await asyncio.wait({operator.task})
 
 
-def test_15_no_handler_is_called_before_the_caches_are_synced() -> None:
+async def test_15_no_handler_is_called_before_the_caches_are_synced() -> None:
     registry, seen = kopf.OperatorRegistry(), list[str]()
 
     @selectcache.on.change("pods", registry=registry)
     async def follow(name: str, **_: Any) -> None:
         seen.append(name)
 
-    async def main() -> None:
-        cluster = Cluster(pod("a"))
-        answer = cluster.hold(APPS)
-        kinds = "v1/pods", "example.com/v1/webapps"
-        async with operating(cluster, *kinds, registry=registry, beside=deliver_changes) as operator:
-            await cluster.reached(APPS).wait()
-            await until(lambda: operator.runtime.informer("v1/pods").state.is_synced)
-            await cycles()
-            assert seen == []
-            answer.set()
-            await until(lambda: seen == ["a"])
-
-    run(main())
+    cluster = Cluster(pod("a"))
+    answer = cluster.hold(APPS)
+    kinds = "v1/pods", "example.com/v1/webapps"
+    async with operating(cluster, *kinds, registry=registry, beside=deliver_changes) as operator:
+        await cluster.reached(APPS).wait()
+        await until(lambda: operator.runtime.informer("v1/pods").state.is_synced)
+        await cycles()
+        assert seen == []
+        answer.set()
+        await until(lambda: seen == ["a"])
 
 
-def test_15_handlers_wait_while_a_kind_lists_that_was_not_served() -> None:
-    async def main() -> None:
-        cluster = Paged()
-        cluster.refused["/apis/example.com/v1"] = 404
+async def test_15_handlers_wait_while_a_kind_lists_that_was_not_served() -> None:
+    cluster = Paged()
+    cluster.refused["/apis/example.com/v1"] = 404
+    cluster.released.set()
+    async with operating(cluster, "v1/pods", "example.com/v1/webapps") as operator:
+        while not operator.unsettling.is_settled:
+            await operator.gate(None, None)
+        cluster.released.clear()
+        cluster.refused.clear()
+        await until(lambda: not operator.runtime.informer("example.com/v1/webapps").state.is_resolving)
+        waiting = asyncio.create_task(operator.gate(None, None))
+        await cycles()
+        assert not waiting.done()
         cluster.released.set()
-        async with operating(cluster, "v1/pods", "example.com/v1/webapps") as operator:
-            while not operator.unsettling.is_settled:
-                await operator.gate(None, None)
-            cluster.released.clear()
-            cluster.refused.clear()
-            await until(lambda: not operator.runtime.informer("example.com/v1/webapps").state.is_resolving)
-            waiting = asyncio.create_task(operator.gate(None, None))
-            await cycles()
-            assert not waiting.done()
-            cluster.released.set()
-            await waiting
-
-    run(main())
+        await waiting
 
 
-def test_15_a_handler_call_looks_at_no_cache_while_all_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_15_a_handler_call_looks_at_no_cache_while_all_are_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks, wait_until_settled = list[str](), Informer.wait_until_settled
 
     async def look(self: Informer, *given: Any) -> None:
         looks.append(self.key)
         await wait_until_settled(self, *given)
 
-    async def main() -> None:
-        monkeypatch.setattr(Informer, "wait_until_settled", look)
-        async with operating(Cluster(), "v1/pods", "v1/secrets") as operator:
-            await operator.gate(None, None)
-            await operator.gate(None, None)  # One may have settled after another.
-            assert {*looks} >= {"v1/pods", "v1/secrets"}
-            looks.clear()
-            await operator.gate(None, None)
-            assert looks == []
-
-    run(main())
+    monkeypatch.setattr(Informer, "wait_until_settled", look)
+    async with operating(Cluster(), "v1/pods", "v1/secrets") as operator:
+        await operator.gate(None, None)
+        await operator.gate(None, None)  # One may have settled after another.
+        assert {*looks} >= {"v1/pods", "v1/secrets"}
+        looks.clear()
+        await operator.gate(None, None)
+        assert looks == []

@@ -48,7 +48,7 @@ async def handle(**_: Any) -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_7_a_handler_of_changes_gets_dicts_of_its_own(
+async def test_7_a_handler_of_changes_gets_dicts_of_its_own(
     registry: kopf.OperatorRegistry, *, is_async: bool
 ) -> None:
     calls: list[dict[str, Any]] = []
@@ -64,16 +64,12 @@ def test_7_a_handler_of_changes_gets_dicts_of_its_own(
         note(**given)
 
     selectcache.on.change("secrets", as_=dict, registry=registry)(note_async if is_async else note)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")) as cluster:
-            assert await reached(lambda: len(calls) == 1)
-            cluster.patch(secret("a"), labelled(tier="gold"))
-            assert await reached(lambda: len(calls) == 2)
-            cluster.delete(secret("a"))
-            assert await reached(lambda: len(calls) == 3)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")) as cluster:
+        assert await reached(lambda: len(calls) == 1)
+        cluster.patch(secret("a"), labelled(tier="gold"))
+        assert await reached(lambda: len(calls) == 2)
+        cluster.delete(secret("a"))
+        assert await reached(lambda: len(calls) == 3)
     assert [(type(each["old"]), type(each["new"])) for each in calls] == [
         (type(None), dict),
         (dict, dict),
@@ -97,7 +93,7 @@ FORMS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_7_a_handler_of_changes_gets_each_form_that_reads_have(
+async def test_7_a_handler_of_changes_gets_each_form_that_reads_have(
     registry: kopf.OperatorRegistry, form: str
 ) -> None:
     as_, name_of = FORMS[form]
@@ -107,16 +103,13 @@ def test_7_a_handler_of_changes_gets_each_form_that_reads_have(
     async def follow(body: Any, **_: Any) -> None:
         names.append(name_of(body))
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            assert await reached(lambda: names)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")):
+        assert await reached(lambda: names)
     assert names == ["a"]
 
 
 @pytest.mark.parametrize("as_", [dict, Named])
-def test_7_a_reconciler_gets_its_body_in_the_form_that_it_asks_for(
+async def test_7_a_reconciler_gets_its_body_in_the_form_that_it_asks_for(
     registry: kopf.OperatorRegistry, as_: Any
 ) -> None:
     bodies: list[Any] = []
@@ -126,11 +119,8 @@ def test_7_a_reconciler_gets_its_body_in_the_form_that_it_asks_for(
         bodies.append(body)
         patch.status["count"] = len(name)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            assert await reached(lambda: cluster.get(app()).get("status"))
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        assert await reached(lambda: cluster.get(app()).get("status"))
     assert {type(body) for body in bodies} == {as_}
     body = bodies[0]
     assert (body["metadata"]["name"] if as_ is dict else body.metadata.name) == "web"
@@ -213,21 +203,17 @@ def test_20_a_form_that_fits_is_no_mistake(
 
 
 @pytest.mark.parametrize("decorate", [selectcache.on.change, selectcache.reconcile])
-def test_20_a_class_of_another_kind_is_logged_once_the_cluster_describes_the_kind(
+async def test_20_a_class_of_another_kind_is_logged_once_the_cluster_describes_the_kind(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, decorate: Any
 ) -> None:
     caplog.set_level(logging.ERROR, logger="kopf_selectcache")
 
     decorate(APPS, as_=V1Pod, registry=registry)(handle)
-
-    async def main() -> None:
-        async with serving(app(), config("a")) as cluster, operated(registry, cluster):
-            assert await reached(lambda: "V1Pod is not a class of webapps.example.com" in caplog.text)
-
-    run(main())
+    async with serving(app(), config("a")) as cluster, operated(registry, cluster):
+        assert await reached(lambda: "V1Pod is not a class of webapps.example.com" in caplog.text)
 
 
-def test_20_an_option_that_drops_a_field_of_the_form_ends_the_calls_with_a_sentence(
+async def test_20_an_option_that_drops_a_field_of_the_form_ends_the_calls_with_a_sentence(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     names: list[str] = []
@@ -238,10 +224,7 @@ def test_20_an_option_that_drops_a_field_of_the_form_ends_the_calls_with_a_sente
         names.append(name)
         caches.append(cache)
 
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            assert await reached(lambda: names)
-            await caches[0].declare("v1/secrets", "app=web", drop=["data"], replace=True)
-            assert await reached(lambda: "does not store 'data'" in caplog.text)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")):
+        assert await reached(lambda: names)
+        await caches[0].declare("v1/secrets", "app=web", drop=["data"], replace=True)
+        assert await reached(lambda: "does not store 'data'" in caplog.text)

@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_handler_waits_until_its_caches_are_synced(
+async def test_each_kind_of_handler_waits_until_its_caches_are_synced(
     kind: str, is_async: bool, registry: kopf.OperatorRegistry
 ) -> None:
     decorator, part, cause = KINDS[kind]
@@ -66,20 +66,16 @@ def test_each_kind_of_handler_waits_until_its_caches_are_synced(
         return handle(cache, name)
 
     decorator("pods", registry=registry)(with_cache(handle_async if is_async else handle))
-
-    async def main() -> None:
-        cluster = Cluster(pod("web-1"))
-        released = cluster.hold(PODS)
-        async with launched(declaring(pods=""), cluster):
-            task = asyncio.create_task(called(only(getattr(registry, part)), cause()))
-            await cycles()
-            assert not task.done()
-            assert not ran_in
-            released.set()
-            assert list(await task) == ["web-1", ["web-1"]]
-            assert (ran_in == [threading.current_thread()]) is is_async
-
-    run(main())
+    cluster = Cluster(pod("web-1"))
+    released = cluster.hold(PODS)
+    async with launched(declaring(pods=""), cluster):
+        task = asyncio.create_task(called(only(getattr(registry, part)), cause()))
+        await cycles()
+        assert not task.done()
+        assert not ran_in
+        released.set()
+        assert list(await task) == ["web-1", ["web-1"]]
+        assert (ran_in == [threading.current_thread()]) is is_async
 
 
 class Shapes:
@@ -137,21 +133,17 @@ SHAPES: dict[str, tuple[Any, Any]] = {  # What is registered, and of what the id
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_of_function_is_called_and_keeps_its_id(
+async def test_each_shape_of_function_is_called_and_keeps_its_id(
     shape: str, registry: kopf.OperatorRegistry
 ) -> None:
     fn, named = SHAPES[shape]
     kopf.on.create("pods", registry=registry)(fn)
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            assert await called(only(registry._changing), changing()) == ["self", ["web-1"]]
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())):
+        assert await called(only(registry._changing), changing()) == ["self", ["web-1"]]
     assert only(registry._changing).id == named.__qualname__
 
 
-def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
+async def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
     registry: kopf.OperatorRegistry,
 ) -> None:
     @kopf.on.create("pods", param="mine", registry=registry)
@@ -161,28 +153,26 @@ def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
         return "the result"
 
     passed: dict[str, Any] = {}
-
-    async def main() -> None:
-        async with launched(declaring(), Cluster()):
-            assert await called(only(registry._changing), changing()) == "the result"
-            assert {
-                "cache",
-                "body",
-                "patch",
-                "param",
-                "retry",
-                "started",
-                "runtime",
-                "logger",
-                "memo",
-            } <= set(passed)
-            assert passed["param"] == "mine"
-
-    run(main())
+    async with launched(declaring(), Cluster()):
+        assert await called(only(registry._changing), changing()) == "the result"
+        assert {
+            "cache",
+            "body",
+            "patch",
+            "param",
+            "retry",
+            "started",
+            "runtime",
+            "logger",
+            "memo",
+        } <= set(passed)
+        assert passed["param"] == "mine"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kopf.OperatorRegistry) -> None:
+async def test_daemons_get_the_stopper_of_their_own_kind(
+    is_async: bool, registry: kopf.OperatorRegistry
+) -> None:
     given: list[Any] = []
 
     def daemon(stopped: Any, **_: Any) -> None:
@@ -192,34 +182,28 @@ def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kop
         given.append(stopped)
 
     kopf.daemon("pods", registry=registry)(with_cache(async_daemon if is_async else daemon))
-
-    async def main() -> None:
-        async with launched(declaring(), Cluster()):
-            cause = spawned()
-            expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
-            await called(only(registry._spawning), cause)
-            assert given == [expected]
-
-    run(main())
+    async with launched(declaring(), Cluster()):
+        cause = spawned()
+        expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
+        await called(only(registry._spawning), cause)
+        assert given == [expected]
 
 
-def test_a_cancelled_handler_ends_with_its_thread_and_not_before(registry: kopf.OperatorRegistry) -> None:
+async def test_a_cancelled_handler_ends_with_its_thread_and_not_before(
+    registry: kopf.OperatorRegistry,
+) -> None:
     """As Kopf's own: a thread that is left behind would be missing from the pool."""
     meet = threading.Barrier(2, timeout=60)
     kopf.daemon("pods", registry=registry)(with_cache(lambda **_: [meet.wait(), meet.wait()]))
-
-    async def main() -> None:
-        async with launched(declaring(), Cluster()):
-            task = asyncio.create_task(called(only(registry._spawning), spawned()))
-            await asyncio.to_thread(meet.wait)
-            task.cancel()
-            await cycles()
-            assert not task.done()
-            await asyncio.to_thread(meet.wait)
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run(main())
+    async with launched(declaring(), Cluster()):
+        task = asyncio.create_task(called(only(registry._spawning), spawned()))
+        await asyncio.to_thread(meet.wait)
+        task.cancel()
+        await cycles()
+        assert not task.done()
+        await asyncio.to_thread(meet.wait)
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -230,7 +214,7 @@ def test_a_cancelled_handler_ends_with_its_thread_and_not_before(registry: kopf.
         (causes.Activity.CLEANUP, kopf.on.cleanup),
     ],
 )
-def test_probe_and_cleanup_answer_at_once(
+async def test_probe_and_cleanup_answer_at_once(
     which: Any,
     decorator: Any,
     is_async: bool,
@@ -244,19 +228,15 @@ def test_probe_and_cleanup_answer_at_once(
         return names_of(cache)
 
     decorator(registry=registry)(with_cache(answer_async if is_async else answer))
-
-    async def main() -> None:
-        cluster, settings = Cluster(pod()), declaring(pods="")
-        released = cluster.hold(PODS)
-        async with launched(settings, cluster) as operator:
-            for _ in range(2):  # Before there are credentials, and before there is a list.
-                assert "synced" in await called(only(registry._activities), activity(which, settings))
-                await cycles()
-            released.set()
-            await operator.gate(None, None)
-            assert await called(only(registry._activities), activity(which, settings)) == ["web-1"]
-
-    run(main())
+    cluster, settings = Cluster(pod()), declaring(pods="")
+    released = cluster.hold(PODS)
+    async with launched(settings, cluster) as operator:
+        for _ in range(2):  # Before there are credentials, and before there is a list.
+            assert "synced" in await called(only(registry._activities), activity(which, settings))
+            await cycles()
+        released.set()
+        await operator.gate(None, None)
+        assert await called(only(registry._activities), activity(which, settings)) == ["web-1"]
     assert ("read a cache too early" in caplog.text) is (which is causes.Activity.CLEANUP)
 
 
@@ -267,18 +247,14 @@ def test_probe_and_cleanup_answer_at_once(
         (causes.Activity.AUTHENTICATION, kopf.on.login),
     ],
 )
-def test_startup_and_login_handlers_cannot_have_a_cache(
+async def test_startup_and_login_handlers_cannot_have_a_cache(
     which: Any, decorator: Any, registry: kopf.OperatorRegistry
 ) -> None:
     decorator(registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
-
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster()):
-            with pytest.raises(DeclarationError):
-                await called(only(registry._activities), activity(which, settings))
-
-    run(main())
+    settings = declaring(pods="")
+    async with launched(settings, Cluster()):
+        with pytest.raises(DeclarationError):
+            await called(only(registry._activities), activity(which, settings))
 
 
 # ---- Decorating and direct calls.
@@ -299,12 +275,9 @@ def test_a_call_with_a_cache_is_a_call_of_the_plain_function() -> None:
         count()
 
 
-def test_a_thread_cannot_start_caches() -> None:
-    async def main() -> None:
-        with context(declaring(pods="")), pytest.raises(NotSynced):
-            await asyncio.to_thread(with_cache(names_of))
-
-    run(main())
+async def test_a_thread_cannot_start_caches() -> None:
+    with context(declaring(pods="")), pytest.raises(NotSynced):
+        await asyncio.to_thread(with_cache(names_of))
 
 
 def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.OperatorRegistry) -> None:
@@ -322,24 +295,20 @@ def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.Op
     assert len(registry._changing.get_handlers(cause)) == 1
 
 
-def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
+async def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
     registry: kopf.OperatorRegistry,
 ) -> None:
     kopf.on.create("pods", id="h", registry=registry)(with_cache(kinds=["nodes"])(lambda **_: "ran"))
     kopf.on.validate("pods", id="v", registry=registry)(with_cache(kinds=["nodes"])(lambda **_: None))
-
-    async def main() -> None:
-        settings = declaring(pods="")
-        started_with = Cluster()
-        async with launched(settings, started_with) as operator:
-            await operator.logged_in()
-            errors = await asyncio.gather(
-                called(only(registry._changing), changing()),
-                called(only(registry._webhooks), admission()),
-                return_exceptions=True,
-            )
-            assert list(map(type, errors)) == [kopf.TemporaryError, kopf.AdmissionError]
-            await selectcache.Cache(operator.runtime).declare("nodes", "")
-            assert await called(only(registry._changing), changing()) == "ran"
-
-    run(main())
+    settings = declaring(pods="")
+    started_with = Cluster()
+    async with launched(settings, started_with) as operator:
+        await operator.logged_in()
+        errors = await asyncio.gather(
+            called(only(registry._changing), changing()),
+            called(only(registry._webhooks), admission()),
+            return_exceptions=True,
+        )
+        assert list(map(type, errors)) == [kopf.TemporaryError, kopf.AdmissionError]
+        await selectcache.Cache(operator.runtime).declare("nodes", "")
+        assert await called(only(registry._changing), changing()) == "ran"

@@ -25,7 +25,6 @@ from tests.kopf_operators import (
     names_of,
     operating,
     pod,
-    run,
     started,
 )
 
@@ -71,63 +70,54 @@ def test_operators_that_declare_nothing_are_left_alone(registry: kopf.OperatorRe
 
 
 @pytest.mark.parametrize("logs_in", [True, False])
-def test_declarations_of_startup_handlers_that_are_tried_again_count(
+async def test_declarations_of_startup_handlers_that_are_tried_again_count(
     logs_in: bool, registry: kopf.OperatorRegistry
 ) -> None:
-    async def main() -> None:
-        events: asyncio.Queue[Any] = asyncio.Queue()
+    events: asyncio.Queue[Any] = asyncio.Queue()
 
-        @kopf.on.startup(registry=registry)
-        def configure(settings: kopf.OperatorSettings, retry: int, **_: Any) -> None:
-            if not retry:
-                raise kopf.TemporaryError("not yet", delay=0)
-            settings_of(settings).selectors["pods"] = "app=web"
+    @kopf.on.startup(registry=registry)
+    def configure(settings: kopf.OperatorSettings, retry: int, **_: Any) -> None:
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=0)
+        settings_of(settings).selectors["pods"] = "app=web"
 
-        @kopf.on.event("pods", registry=registry)
-        @with_cache
-        async def seen(cache: Any, **_: Any) -> None:
-            events.put_nowait(names_of(cache))
+    @kopf.on.event("pods", registry=registry)
+    @with_cache
+    async def seen(cache: Any, **_: Any) -> None:
+        events.put_nowait(names_of(cache))
 
-        async with operating(registry, Cluster(pod(app="web")), logs_in=logs_in):
-            assert await events.get() == ["web-1"]
-
-    run(main())
+    async with operating(registry, Cluster(pod(app="web")), logs_in=logs_in):
+        assert await events.get() == ["web-1"]
 
 
-def test_a_cancelled_operator_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        before = asyncio.all_tasks()
-        cluster = Cluster()
-        reached = cluster.reached(PODS)
-        async with operating(registry, cluster, settings=settings) as operator:
-            await reached.wait()
-            operator.cancel()
-            await asyncio.wait({operator})
-            assert operator_of(settings) is None
-        assert asyncio.all_tasks() == before
-
-    run(main())
+async def test_a_cancelled_operator_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
+    settings = declaring(pods="")
+    before = asyncio.all_tasks()
+    cluster = Cluster()
+    reached = cluster.reached(PODS)
+    async with operating(registry, cluster, settings=settings) as operator:
+        await reached.wait()
+        operator.cancel()
+        await asyncio.wait({operator})
+        assert operator_of(settings) is None
+    assert asyncio.all_tasks() == before
 
 
-def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
+async def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
     @kopf.on.startup(registry=registry)
     def fail(**_: Any) -> None:
         raise kopf.PermanentError("enough")
 
-    async def main() -> None:
-        settings = declaring(pods="")
-        before = asyncio.all_tasks()
-        async with operating(
-            registry, Cluster(), settings=settings, stop_flag=None
-        ) as operator:  # Kopf would wait for one for seconds.
-            await asyncio.wait({operator})
-            # It has failed.
-            assert "enough" in str(operator.exception().__cause__)  # type: ignore[union-attr]
-            assert operator_of(settings) is None
-        assert asyncio.all_tasks() == before
-
-    run(main())
+    settings = declaring(pods="")
+    before = asyncio.all_tasks()
+    async with operating(
+        registry, Cluster(), settings=settings, stop_flag=None
+    ) as operator:  # Kopf would wait for one for seconds.
+        await asyncio.wait({operator})
+        # It has failed.
+        assert "enough" in str(operator.exception().__cause__)  # type: ignore[union-attr]
+        assert operator_of(settings) is None
+    assert asyncio.all_tasks() == before
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from kopf._core.reactor import queueing
 from kopf._core.reactor.running import spawn_tasks
 
 from tests.conftest import is_older
-from tests.kopf_operators import NARROWS, run, without_selectors
+from tests.kopf_operators import NARROWS, without_selectors
 from tests.rows import each_row
 
 ADVICE = (
@@ -441,73 +441,65 @@ def test_the_features_of_1_45_are_all_there_or_all_missing(names: Any) -> None:
         assert names.watch_selectors(without_selectors(settings), each, pods) == []
 
 
-def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names: Any) -> None:
+async def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names: Any) -> None:
     """So that they are seen in startup handlers and in all that these start; and clusterwide is as the
     operator's."""
     seen: dict[str, Any] = {}
+    settings, vault, registry = kopf.OperatorSettings(), names.Vault(), kopf.OperatorRegistry()
 
-    async def main() -> None:
-        settings, vault, registry = kopf.OperatorSettings(), names.Vault(), kopf.OperatorRegistry()
+    @kopf.on.startup(registry=registry)
+    def in_a_thread(**_: Any) -> None:
+        seen["settings"] = names.settings_var.get()
+        seen["vault"] = names.vault_var.get()
+        seen["thread"] = threading.current_thread() is not threading.main_thread()
+        raise kopf.PermanentError("enough")
 
-        @kopf.on.startup(registry=registry)
-        def in_a_thread(**_: Any) -> None:
-            seen["settings"] = names.settings_var.get()
-            seen["vault"] = names.vault_var.get()
-            seen["thread"] = threading.current_thread() is not threading.main_thread()
-            raise kopf.PermanentError("enough")
-
-        tasks = await spawn_tasks(registry=registry, settings=settings, vault=vault, clusterwide=True)
-        startup = next(task for task in tasks if "startup" in task.get_name())
-        await asyncio.wait({startup})
-        assert startup.exception() is not None
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
-        assert seen == {"settings": settings, "vault": vault, "thread": True}, ADVICE
-        assert seen["settings"] is settings, ADVICE
-        assert settings.peering.clusterwide is True, ADVICE
-
-    asyncio.run(main())
+    tasks = await spawn_tasks(registry=registry, settings=settings, vault=vault, clusterwide=True)
+    startup = next(task for task in tasks if "startup" in task.get_name())
+    await asyncio.wait({startup})
+    assert startup.exception() is not None
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+    assert seen == {"settings": settings, "vault": vault, "thread": True}, ADVICE
+    assert seen["settings"] is settings, ADVICE
+    assert settings.peering.clusterwide is True, ADVICE
 
 
-def test_the_root_tasks_are_known_where_the_code_of_an_operator_runs(names: Any) -> None:
+async def test_the_root_tasks_are_known_where_the_code_of_an_operator_runs(names: Any) -> None:
     """Two operators with the same settings, and the same credentials, have their own. They are all there
     when the first startup handler is called, and one ends when the stop flag is set, long before the cleanup.
     """
+    settings, vault = kopf.OperatorSettings(), names.Vault()
+    loop, hold = asyncio.get_running_loop(), asyncio.Event()
 
-    async def main() -> None:
-        settings, vault = kopf.OperatorSettings(), names.Vault()
-        loop, hold = asyncio.get_running_loop(), asyncio.Event()
+    async def spawn() -> tuple[Any, Any, asyncio.Event]:
+        registry, stop = kopf.OperatorRegistry(), asyncio.Event()
+        seen: asyncio.Future[Any] = loop.create_future()
 
-        async def spawn() -> tuple[Any, Any, asyncio.Event]:
-            registry, stop = kopf.OperatorRegistry(), asyncio.Event()
-            seen: asyncio.Future[Any] = loop.create_future()
+        @kopf.on.startup(registry=registry)
+        async def start(**_: Any) -> None:
+            seen.set_result(list(names.root_tasks_var.get()))
+            await hold.wait()
 
-            @kopf.on.startup(registry=registry)
-            async def start(**_: Any) -> None:
-                seen.set_result(list(names.root_tasks_var.get()))
-                await hold.wait()
+        tasks = await spawn_tasks(
+            registry=registry, settings=settings, vault=vault, clusterwide=True, stop_flag=stop
+        )
+        return tasks, seen, stop
 
-            tasks = await spawn_tasks(
-                registry=registry, settings=settings, vault=vault, clusterwide=True, stop_flag=stop
-            )
-            return tasks, seen, stop
-
-        # Each in a task, as operators are: what it sets in its context does not reach the others.
-        each = [await asyncio.create_task(spawn()) for _ in range(2)]
-        for tasks, seen, _ in each:
-            assert set(await seen) == set(tasks), ADVICE
-        (first, _, stop), (second, _, _) = each
-        stop.set()
-        ended, _ = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        assert ended, ADVICE
-        assert not any(task.done() for task in second), ADVICE
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    asyncio.run(main())
+    # Each in a task, as operators are: what it sets in its context does not reach the others.
+    each = [await asyncio.create_task(spawn()) for _ in range(2)]
+    for tasks, seen, _ in each:
+        assert set(await seen) == set(tasks), ADVICE
+    (first, _, stop), (second, _, _) = each
+    stop.set()
+    ended, _ = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+    assert ended, ADVICE
+    assert not any(task.done() for task in second), ADVICE
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def test_kopf_run_is_a_click_command_with_the_namespaces_among_its_parameters(names: Any) -> None:
@@ -539,41 +531,35 @@ def test_wrapped_functions_take_their_id_and_async_kind_from_the_wrapped_one(nam
         names.get_callable_id(object())
 
 
-def test_invoke_calls_sync_functions_in_threads_with_the_context(names: Any) -> None:
-    async def main() -> None:
-        settings = kopf.OperatorSettings()
-        names.settings_var.set(settings)
-        in_thread = await names.invoke(
-            lambda **kw: (names.settings_var.get(), threading.current_thread(), kw),
-            settings=settings,
-            kwargs={"a": 1},
-        )
-        assert in_thread[0] is settings, ADVICE
-        assert in_thread[1] is not threading.current_thread(), ADVICE
-        assert in_thread[2] == {"a": 1}, ADVICE
+async def test_invoke_calls_sync_functions_in_threads_with_the_context(names: Any) -> None:
+    settings = kopf.OperatorSettings()
+    names.settings_var.set(settings)
+    in_thread = await names.invoke(
+        lambda **kw: (names.settings_var.get(), threading.current_thread(), kw),
+        settings=settings,
+        kwargs={"a": 1},
+    )
+    assert in_thread[0] is settings, ADVICE
+    assert in_thread[1] is not threading.current_thread(), ADVICE
+    assert in_thread[2] == {"a": 1}, ADVICE
 
-        async def awaited(**kw: Any) -> Any:
-            return threading.current_thread(), kw
+    async def awaited(**kw: Any) -> Any:
+        return threading.current_thread(), kw
 
-        assert await names.invoke(awaited, settings=settings, kwargs={"b": 2}) == (
-            threading.current_thread(),
-            {"b": 2},
-        ), ADVICE
-        settings.execution.executor.shutdown()
-
-    asyncio.run(main())
+    assert await names.invoke(awaited, settings=settings, kwargs={"b": 2}) == (
+        threading.current_thread(),
+        {"b": 2},
+    ), ADVICE
+    settings.execution.executor.shutdown()
 
 
-def test_daemons_have_a_stopper_to_wait_for_in_tasks_and_in_threads(names: Any) -> None:
-    async def main() -> None:
-        stopper = names.DaemonStopper()
-        assert not stopper.is_set(), ADVICE
-        stopper.set()
-        await stopper.async_event.wait()
-        assert stopper.is_set(), ADVICE
-        assert stopper.sync_waiter.wait(60), ADVICE
-
-    asyncio.run(main())
+async def test_daemons_have_a_stopper_to_wait_for_in_tasks_and_in_threads(names: Any) -> None:
+    stopper = names.DaemonStopper()
+    assert not stopper.is_set(), ADVICE
+    stopper.set()
+    await stopper.async_event.wait()
+    assert stopper.is_set(), ADVICE
+    assert stopper.sync_waiter.wait(60), ADVICE
     assert "stopper" in names.DaemonCause.__dataclass_fields__, ADVICE
     assert issubclass(names.DaemonHandler, names.SpawningHandler), ADVICE
 
@@ -604,52 +590,48 @@ def test_combinations_of_callbacks_keep_them_in_their_closures() -> None:
 # ---- Watchers.
 
 
-def test_a_watcher_takes_its_events_from_a_function_that_it_looks_up_when_it_begins(
+async def test_a_watcher_takes_its_events_from_a_function_that_it_looks_up_when_it_begins(
     names: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It needs LISTED to let go of what waits for its index, and no `type` for the objects before it."""
     given: list[Mapping[str, Any]] = []
     handled: list[Any] = []
     pods = names.Resource("", "v1", "pods", kind="Pod")
+    paused, indexed = ToggleSet(any), ToggleSet(all)
+    toggle = await indexed.make_toggle(name="pods")
+    is_listed = asyncio.Event()
 
-    async def main() -> None:
-        paused, indexed = ToggleSet(any), ToggleSet(all)
-        toggle = await indexed.make_toggle(name="pods")
-        is_listed = asyncio.Event()
+    async def watch(**kwargs: Any) -> AsyncIterator[Any]:
+        given.append(kwargs)
+        body = {"metadata": {"uid": "one", "resourceVersion": "1"}}
+        yield {"type": None, "object": body}
+        yield names.LISTED
+        is_listed.set()
+        yield {"type": "MODIFIED", "object": body}
+        await asyncio.Event().wait()
 
-        async def watch(**kwargs: Any) -> AsyncIterator[Any]:
-            given.append(kwargs)
-            body = {"metadata": {"uid": "one", "resourceVersion": "1"}}
-            yield {"type": None, "object": body}
-            yield names.LISTED
-            is_listed.set()
-            yield {"type": "MODIFIED", "object": body}
-            await asyncio.Event().wait()
+    async def process(*, raw_event: Any, **_: Any) -> None:
+        handled.append(raw_event["type"])
 
-        async def process(*, raw_event: Any, **_: Any) -> None:
-            handled.append(raw_event["type"])
-
-        monkeypatch.setattr(names.watching, "infinite_watch", watch)
-        watcher = asyncio.create_task(
-            queueing.watcher(
-                namespace=NamespaceName("shop"),
-                settings=kopf.OperatorSettings(),
-                resource=pods,
-                processor=process,
-                operator_paused=paused,
-                operator_indexed=indexed,
-                resource_indexed=toggle,
-            )
+    monkeypatch.setattr(names.watching, "infinite_watch", watch)
+    watcher = asyncio.create_task(
+        queueing.watcher(
+            namespace=NamespaceName("shop"),
+            settings=kopf.OperatorSettings(),
+            resource=pods,
+            processor=process,
+            operator_paused=paused,
+            operator_indexed=indexed,
+            resource_indexed=toggle,
         )
-        await is_listed.wait()
-        assert toggle not in indexed, ADVICE
-        while len(handled) < 2:  # noqa: ASYNC110  # A worker takes them.
-            await asyncio.sleep(0)
-        watcher.cancel()
-        await asyncio.gather(watcher, return_exceptions=True)
-        assert given[0]["operator_paused"] is paused, ADVICE
-
-    run(main())
+    )
+    await is_listed.wait()
+    assert toggle not in indexed, ADVICE
+    while len(handled) < 2:  # noqa: ASYNC110  # A worker takes them.
+        await asyncio.sleep(0)
+    watcher.cancel()
+    await asyncio.gather(watcher, return_exceptions=True)
+    assert given[0]["operator_paused"] is paused, ADVICE
     assert set(given[0]) == {"settings", "resource", "namespace", "operator_paused"}, ADVICE
     assert (given[0]["resource"], given[0]["namespace"]) == (pods, "shop"), ADVICE
     assert handled == [None, "MODIFIED"], ADVICE
@@ -673,20 +655,16 @@ def test_only_watchers_of_handled_objects_know_of_pauses(names: Any) -> None:
     assert [("operator_paused=" in each.split("processor=")[0]) for each in watchers] == [False, True], ADVICE
 
 
-def test_kopf_recalls_the_memory_of_an_object_with_the_body_of_its_event(names: Any) -> None:
+async def test_kopf_recalls_the_memory_of_an_object_with_the_body_of_its_event(names: Any) -> None:
     """So that the memory is forgotten with the last event, as Kopf itself does with DELETED."""
-
-    async def main() -> None:
-        memories, body = names.ResourceMemories(), {"metadata": {"uid": "one"}}
-        memos = names.Memos(memories)
-        before = await memories.recall(body, noticed_by_listing=True)
-        memos.forget_with(body)
-        assert await memories.recall({"metadata": {"uid": "one"}}) is before
-        assert await memories.recall(body) is before, ADVICE
-        assert memories._items == {}, ADVICE
-        assert await memories.recall(body) is not before, ADVICE
-
-    run(main())
+    memories, body = names.ResourceMemories(), {"metadata": {"uid": "one"}}
+    memos = names.Memos(memories)
+    before = await memories.recall(body, noticed_by_listing=True)
+    memos.forget_with(body)
+    assert await memories.recall({"metadata": {"uid": "one"}}) is before
+    assert await memories.recall(body) is before, ADVICE
+    assert memories._items == {}, ADVICE
+    assert await memories.recall(body) is not before, ADVICE
     text = inspect.getsource(importlib.import_module("kopf._core.reactor.processing"))
     assert "raw_type, raw_body = raw_event['type'], raw_event['object']" in text, ADVICE
     assert text.count("memories.recall(raw_body, ") == 1, ADVICE

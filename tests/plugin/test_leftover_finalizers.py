@@ -18,7 +18,7 @@ from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
 from kopf_selectcache.testing.faults import Silence
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.plugin.finalizing import Meanwhile
 from tests.plugin.reconciling import APPS, CRD, app, operated, serving
 from tests.plugin.virtual import Times
@@ -45,7 +45,7 @@ def finalizers(cluster: EmbeddedCluster, name: str = "web") -> list[str] | None:
 # ---- Leftovers.
 
 
-def test_20_kopfs_finalizer_that_nobody_takes_off_is_named_once_for_a_kind(
+async def test_20_kopfs_finalizer_that_nobody_takes_off_is_named_once_for_a_kind(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -55,15 +55,12 @@ def test_20_kopfs_finalizer_that_nobody_takes_off_is_named_once_for_a_kind(
     async def follow(name: str, **_: Any) -> None:
         calls.append(name)
 
-    async def main() -> None:
-        objects = [with_finalizers(KOPFS, name=name) for name in ("a", "b")]
-        async with serving(*objects) as cluster, operated(registry, cluster):
-            await times.until(lambda: len(calls) == 4, within=10)
-            await asyncio.sleep(LONG)
-            assert finalizers(cluster, "a") == [KOPFS]
-            assert not cluster.requests.where(verb="patch")
-
-    times.run(main())
+    objects = [with_finalizers(KOPFS, name=name) for name in ("a", "b")]
+    async with serving(*objects) as cluster, operated(registry, cluster):
+        await times.until(lambda: len(calls) == 4, within=10)
+        await asyncio.sleep(LONG)
+        assert finalizers(cluster, "a") == [KOPFS]
+        assert not cluster.requests.where(verb="patch")
     warnings = [each.getMessage() for each in caplog.records if KOPFS in each.getMessage()]
     assert len(warnings) == 1
     assert warnings[0].startswith("webapps.example.com shop/")
@@ -71,7 +68,7 @@ def test_20_kopfs_finalizer_that_nobody_takes_off_is_named_once_for_a_kind(
 
 
 @pytest.mark.parametrize("handler", ["kopf", "True", "its name"])
-def test_20_kopfs_finalizer_that_somebody_takes_off_is_not_named(
+async def test_20_kopfs_finalizer_that_somebody_takes_off_is_not_named(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, handler: str
 ) -> None:
     calls: list[str] = []
@@ -85,12 +82,9 @@ def test_20_kopfs_finalizer_that_somebody_takes_off_is_not_named(
     async def follow(name: str, **_: Any) -> None:
         calls.append(name)
 
-    async def main() -> None:
-        async with serving(with_finalizers(KOPFS)) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            await asyncio.sleep(LONG)
-
-    times.run(main())
+    async with serving(with_finalizers(KOPFS)) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        await asyncio.sleep(LONG)
     assert "can't be deleted" not in caplog.text
 
 
@@ -98,42 +92,35 @@ async def _nothing(**_: Any) -> None:
     pass
 
 
-def test_20_beside_a_finalizer_of_ones_own_the_command_is_named(
+async def test_20_beside_a_finalizer_of_ones_own_the_command_is_named(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
-
-    async def main() -> None:
-        async with serving(with_finalizers(KOPFS)) as cluster, operated(registry, cluster):
-            await times.until(lambda: finalizers(cluster) == [KOPFS, DONE], within=10)
-
-    times.run(main())
+    async with serving(with_finalizers(KOPFS)) as cluster, operated(registry, cluster):
+        await times.until(lambda: finalizers(cluster) == [KOPFS, DONE], within=10)
     assert "run: selectcache finalizers remove webapps.example.com --all" in caplog.text
 
 
 # ---- Moving a kind over.
 
 
-def test_18_true_is_the_finalizer_of_kopf(registry: kopf.OperatorRegistry, times: Times) -> None:
+async def test_18_true_is_the_finalizer_of_kopf(registry: kopf.OperatorRegistry, times: Times) -> None:
     calls: list[bool] = []
 
     @selectcache.reconcile(APPS, registry=registry, finalizer=True)
     async def follow(deleting: bool, **_: Any) -> None:
         calls.append(deleting)
 
-    async def main() -> None:
-        objects = [with_finalizers(KOPFS), app("new")]
-        async with serving(*objects) as cluster, operated(registry, cluster):
-            await times.until(lambda: len(calls) == 2, within=10)
-            assert finalizers(cluster, "new") == [KOPFS]
-            cluster.delete(app())
-            await times.until(lambda: finalizers(cluster) is None, within=10)
-
-    times.run(main())
+    objects = [with_finalizers(KOPFS), app("new")]
+    async with serving(*objects) as cluster, operated(registry, cluster):
+        await times.until(lambda: len(calls) == 2, within=10)
+        assert finalizers(cluster, "new") == [KOPFS]
+        cluster.delete(app())
+        await times.until(lambda: finalizers(cluster) is None, within=10)
     assert calls == [False, False, True]
 
 
-def test_18_false_takes_the_finalizer_of_kopf_off_before_the_call(
+async def test_18_false_takes_the_finalizer_of_kopf_off_before_the_call(
     registry: kopf.OperatorRegistry, times: Times
 ) -> None:
     calls: list[tuple[str, list[str]]] = []
@@ -142,21 +129,20 @@ def test_18_false_takes_the_finalizer_of_kopf_off_before_the_call(
     async def follow(name: str, meta: Any, **_: Any) -> None:
         calls.append((name, list(meta.get("finalizers", []))))
 
-    async def main() -> None:
-        objects = [with_finalizers(OTHER, KOPFS), with_finalizers(KOPFS, name="terminating")]
-        async with serving(*objects) as cluster:
-            cluster.delete(app("terminating"))
-            async with operated(registry, cluster):
-                await times.until(lambda: calls and finalizers(cluster, "terminating") is None, within=10)
-                await asyncio.sleep(LONG)
-                assert finalizers(cluster) == [OTHER]
-                assert len(cluster.requests.where(verb="patch")) == 2
-
-    times.run(main())
+    objects = [with_finalizers(OTHER, KOPFS), with_finalizers(KOPFS, name="terminating")]
+    async with serving(*objects) as cluster:
+        cluster.delete(app("terminating"))
+        async with operated(registry, cluster):
+            await times.until(lambda: calls and finalizers(cluster, "terminating") is None, within=10)
+            await asyncio.sleep(LONG)
+            assert finalizers(cluster) == [OTHER]
+            assert len(cluster.requests.where(verb="patch")) == 2
     assert calls == [("web", [OTHER])]
 
 
-def test_18_false_meets_an_object_that_has_changed(registry: kopf.OperatorRegistry, times: Times) -> None:
+async def test_18_false_meets_an_object_that_has_changed(
+    registry: kopf.OperatorRegistry, times: Times
+) -> None:
     """The patch is of a version: a finalizer that has moved in the list is not mixed up with another."""
     calls: list[str] = []
 
@@ -164,13 +150,10 @@ def test_18_false_meets_an_object_that_has_changed(registry: kopf.OperatorRegist
     async def follow(name: str, **_: Any) -> None:
         calls.append(name)
 
-    async def main() -> None:
-        async with serving(with_finalizers(KOPFS)) as cluster, operated(registry, cluster):
-            await times.until(lambda: calls, within=10)
-            cluster.patch(app(), {"metadata": {"finalizers": [KOPFS, OTHER]}})
-            await times.until(lambda: finalizers(cluster) == [OTHER], within=10)
-
-    times.run(main())
+    async with serving(with_finalizers(KOPFS)) as cluster, operated(registry, cluster):
+        await times.until(lambda: calls, within=10)
+        cluster.patch(app(), {"metadata": {"finalizers": [KOPFS, OTHER]}})
+        await times.until(lambda: finalizers(cluster) == [OTHER], within=10)
 
 
 HANDLERS: dict[str, Callable[..., Any]] = {
@@ -219,17 +202,13 @@ def test_18_false_is_an_error_only_where_kopf_puts_its_finalizer_on(
         checked(declared(selectcache.EVERYTHING), registry)
 
 
-def test_18_a_handler_by_another_name_of_the_kind_is_found_in_the_cluster(
+async def test_18_a_handler_by_another_name_of_the_kind_is_found_in_the_cluster(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     kopf.on.event("example.com", "v1", "WebApp", registry=registry, id="theirs")(_nothing)
     selectcache.reconcile(APPS, registry=registry, finalizer=True)(_nothing)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await times.until(lambda: "does not run: " in caplog.text, within=10)
-
-    times.run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await times.until(lambda: "does not run: " in caplog.text, within=10)
     assert "at their first event, because it has" in caplog.text
 
 
@@ -300,48 +279,43 @@ def test_18_false_takes_any_filter(registry: kopf.OperatorRegistry) -> None:
     assert checked(declared("app=web"), registry)
 
 
-def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_finalizer(
+async def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_finalizer(
     registry: kopf.OperatorRegistry,
 ) -> None:
     selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
-
-    async def main() -> None:
-        async with serving(app("a"), app("b")) as cluster:
-            cluster.namespace("blog")
-            async with operated(registry, cluster) as settings:
-                cache = selectcache.cache_of(settings)
-                await cache.wait_synced()
-                await until(
-                    lambda: (
-                        [each["metadata"].get("finalizers") for each in cache.list_cached(APPS)]
-                        == [[DONE]] * 2
-                    )
+    async with serving(app("a"), app("b")) as cluster:
+        cluster.namespace("blog")
+        async with operated(registry, cluster) as settings:
+            cache = selectcache.cache_of(settings)
+            await cache.wait_synced()
+            await until(
+                lambda: (
+                    [each["metadata"].get("finalizers") for each in cache.list_cached(APPS)] == [[DONE]] * 2
                 )
-                with pytest.raises(ReadError, match="can't be removed: 2 objects such as shop/a would keep"):
-                    await cache.undeclare(APPS)
-                with pytest.raises(ReadError, match="can't be narrowed: shop/b would keep the finalizer"):
-                    await cache.declare(APPS, Selector(names=["a"]), replace=True)
-                with pytest.raises(DeclarationError, match="objects could leave the filter"):
-                    await cache.declare(APPS, "app=web", replace=True)
-                with pytest.raises(DeclarationError, match=r"does not store metadata\.finalizers"):
-                    await cache.declare(APPS, selectcache.EVERYTHING, keep=["spec"], replace=True)
-                await cache.declare(APPS, Selector(namespaces=["shop"]), replace=True)
-                cluster.delete(app("b"))
-                await until(lambda: len(cache.list_cached(APPS)) == 1)
-                await cache.declare(APPS, Selector(names=["a"]), replace=True)
-                cluster.delete(app("a"))
-                await until(lambda: not cache.list_cached(APPS))
+            )
+            with pytest.raises(ReadError, match="can't be removed: 2 objects such as shop/a would keep"):
                 await cache.undeclare(APPS)
-                await cache.undeclare("v1/configmaps")  # No finalizer is on these.
-                await cache.declare("v1/configmaps", "app=web")
-                with pytest.raises(DeclarationError, match="objects could leave the filter"):
-                    await cache.declare(APPS, "app=web")
-                await cache.declare(APPS, selectcache.EVERYTHING)
+            with pytest.raises(ReadError, match="can't be narrowed: shop/b would keep the finalizer"):
+                await cache.declare(APPS, Selector(names=["a"]), replace=True)
+            with pytest.raises(DeclarationError, match="objects could leave the filter"):
+                await cache.declare(APPS, "app=web", replace=True)
+            with pytest.raises(DeclarationError, match=r"does not store metadata\.finalizers"):
+                await cache.declare(APPS, selectcache.EVERYTHING, keep=["spec"], replace=True)
+            await cache.declare(APPS, Selector(namespaces=["shop"]), replace=True)
+            cluster.delete(app("b"))
+            await until(lambda: len(cache.list_cached(APPS)) == 1)
+            await cache.declare(APPS, Selector(names=["a"]), replace=True)
+            cluster.delete(app("a"))
+            await until(lambda: not cache.list_cached(APPS))
+            await cache.undeclare(APPS)
+            await cache.undeclare("v1/configmaps")  # No finalizer is on these.
+            await cache.declare("v1/configmaps", "app=web")
+            with pytest.raises(DeclarationError, match="objects could leave the filter"):
+                await cache.declare(APPS, "app=web")
+            await cache.declare(APPS, selectcache.EVERYTHING)
 
-    run(main())  # In real time: the caches change their filters with the help of threads.
 
-
-def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrowed(
+async def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrowed(
     registry: kopf.OperatorRegistry,
 ) -> None:
     """The check of the change cannot see it: the object comes while the new filter is listed."""
@@ -352,44 +326,37 @@ def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrow
     async def follow(name: str, **_: Any) -> None:
         calls.append(name)
 
-    async def main() -> None:
-        async with serving(app("a")) as cluster, operated(registry, cluster) as settings:
-            await until(lambda: finalizers(cluster, "a") == [DONE])
-            cache = selectcache.cache_of(settings)
-            silence = cluster.faults.add(Silence(), verb="list", resource="webapps", times=1)
-            change = asyncio.create_task(cache.declare(APPS, Selector(names=["a"]), replace=True))
-            await until(lambda: len(cluster.requests.where(verb="list", resource="webapps")) == 2)
-            cluster.create(app("b"))
-            await until(lambda: "b" in calls)
-            silence.release()
-            await change
-            assert [*cache.list_cached(APPS).keys()] == [Key("a", namespace="shop")]
-            assert finalizers(cluster, "b") == []
-
-    run(main())
+    async with serving(app("a")) as cluster, operated(registry, cluster) as settings:
+        await until(lambda: finalizers(cluster, "a") == [DONE])
+        cache = selectcache.cache_of(settings)
+        silence = cluster.faults.add(Silence(), verb="list", resource="webapps", times=1)
+        change = asyncio.create_task(cache.declare(APPS, Selector(names=["a"]), replace=True))
+        await until(lambda: len(cluster.requests.where(verb="list", resource="webapps")) == 2)
+        cluster.create(app("b"))
+        await until(lambda: "b" in calls)
+        silence.release()
+        await change
+        assert [*cache.list_cached(APPS).keys()] == [Key("a", namespace="shop")]
+        assert finalizers(cluster, "b") == []
 
 
-def test_18_a_filter_is_not_narrowed_past_an_object_on_which_a_finalizer_is_being_put(
+async def test_18_a_filter_is_not_narrowed_past_an_object_on_which_a_finalizer_is_being_put(
     registry: kopf.OperatorRegistry,
 ) -> None:
     selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
-
-    async def main() -> None:
-        async with serving() as cluster, operated(registry, cluster) as settings:
-            cache, changes = selectcache.cache_of(settings), list[asyncio.Task[None]]()
-            await cache.wait_synced()
-            narrow = Meanwhile(
-                lambda: changes.append(
-                    asyncio.create_task(cache.declare(APPS, Selector(names=["a"]), replace=True))
-                )
+    async with serving() as cluster, operated(registry, cluster) as settings:
+        cache, changes = selectcache.cache_of(settings), list[asyncio.Task[None]]()
+        await cache.wait_synced()
+        narrow = Meanwhile(
+            lambda: changes.append(
+                asyncio.create_task(cache.declare(APPS, Selector(names=["a"]), replace=True))
             )
-            cluster.faults.add(narrow, verb="patch", times=1)
-            cluster.create(app("b"))
-            await until(lambda: finalizers(cluster, "b") == [DONE])
-            with pytest.raises(ReadError, match="can't be narrowed: shop/b would keep the finalizer"):
-                await changes[0]
-
-    run(main())
+        )
+        cluster.faults.add(narrow, verb="patch", times=1)
+        cluster.create(app("b"))
+        await until(lambda: finalizers(cluster, "b") == [DONE])
+        with pytest.raises(ReadError, match="can't be narrowed: shop/b would keep the finalizer"):
+            await changes[0]
 
 
 # ---- The stored part.
@@ -408,7 +375,7 @@ def test_18_a_cache_without_finalizers_is_an_error(
 @pytest.mark.parametrize(
     "options", [{"keep": ["metadata.finalizers"]}, {"drop": ["spec"]}, {"metadata_only": True}]
 )
-def test_18_a_cache_of_a_part_with_finalizers_works(
+async def test_18_a_cache_of_a_part_with_finalizers_works(
     registry: kopf.OperatorRegistry, times: Times, options: dict[str, Any]
 ) -> None:
     calls: list[bool] = []
@@ -417,18 +384,15 @@ def test_18_a_cache_of_a_part_with_finalizers_works(
     async def follow(deleting: bool, **_: Any) -> None:
         calls.append(deleting)
 
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, **options)}
-        async with serving(app()) as cluster, operated(registry, cluster, filters=filters):
-            await times.until(lambda: calls == [False], within=10)
-            cluster.delete(app())
-            await times.until(lambda: finalizers(cluster) is None, within=10)
-
-    times.run(main())
+    filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, **options)}
+    async with serving(app()) as cluster, operated(registry, cluster, filters=filters):
+        await times.until(lambda: calls == [False], within=10)
+        cluster.delete(app())
+        await times.until(lambda: finalizers(cluster) is None, within=10)
     assert calls == [False, True]
 
 
-def test_18_a_transform_that_changes_finalizers_is_an_error_that_names_it(
+async def test_18_a_transform_that_changes_finalizers_is_an_error_that_names_it(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
@@ -437,40 +401,31 @@ def test_18_a_transform_that_changes_finalizers_is_an_error_that_names_it(
         obj["metadata"].pop("finalizers", None)
         return obj
 
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, transform=bare)}
-        async with serving(with_finalizers(OTHER)) as cluster, operated(registry, cluster, filters=filters):
-            await times.until(lambda: "changed metadata.finalizers" in caplog.text, within=10)
-            assert finalizers(cluster) == [OTHER]
-
-    times.run(main())
+    filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, transform=bare)}
+    async with serving(with_finalizers(OTHER)) as cluster, operated(registry, cluster, filters=filters):
+        await times.until(lambda: "changed metadata.finalizers" in caplog.text, within=10)
+        assert finalizers(cluster) == [OTHER]
     assert "transform=" in caplog.text
 
 
-def test_18_a_transform_that_is_not_looked_at_is_an_error(
+async def test_18_a_transform_that_is_not_looked_at_is_an_error(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the cluster knows that the short name means the declared kind."""
     selectcache.reconcile("wa", registry=registry, finalizer=DONE)(_nothing)
-
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, transform=lambda obj: obj)}
-        async with serving(with_finalizers(OTHER)) as cluster:
-            cluster.patch(CRD, {"spec": {"names": {"shortNames": ["wa"]}}})
-            async with operated(registry, cluster, filters=filters):
-                await times.until(lambda: "does not run: " in caplog.text, within=10)
-                assert finalizers(cluster) == [OTHER]
-
-    times.run(main())
+    filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, transform=lambda obj: obj)}
+    async with serving(with_finalizers(OTHER)) as cluster:
+        cluster.patch(CRD, {"spec": {"names": {"shortNames": ["wa"]}}})
+        async with operated(registry, cluster, filters=filters):
+            await times.until(lambda: "does not run: " in caplog.text, within=10)
+            assert finalizers(cluster) == [OTHER]
     assert "a transform= may change the finalizers of webapps.example.com" in caplog.text
 
 
-def test_18_a_transform_that_leaves_finalizers_works(registry: kopf.OperatorRegistry, times: Times) -> None:
+async def test_18_a_transform_that_leaves_finalizers_works(
+    registry: kopf.OperatorRegistry, times: Times
+) -> None:
     selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
-
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, transform=lambda obj: obj | {"spec": {}})}
-        async with serving(app()) as cluster, operated(registry, cluster, filters=filters):
-            await times.until(lambda: finalizers(cluster) == [DONE], within=10)
-
-    times.run(main())
+    filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, transform=lambda obj: obj | {"spec": {}})}
+    async with serving(app()) as cluster, operated(registry, cluster, filters=filters):
+        await times.until(lambda: finalizers(cluster) == [DONE], within=10)

@@ -271,7 +271,7 @@ def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureF
     ],
 )
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
+async def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
     registry: kopf.OperatorRegistry,
     caplog: pytest.LogCaptureFixture,
     start: Any,
@@ -283,17 +283,13 @@ def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
     settings = declaring(pods=start, nodes="")
     settings_of(settings).narrow_handlers = True
     narrow(settings, registry, settings_of(settings))
-
-    async def main() -> None:
-        async with launched(settings, Cluster(), registry=registry) as operator:
-            await operator.gate(None, None)
-            await cycles()
-            caplog.clear()
-            cache = Cache(operator.runtime)
-            if is_new:
-                await cache.undeclare("v1/pods")
-            await cache.declare("v1/pods", later, replace=True)
-            await cache.declare("nodes", "a=b", replace=True)
-
-    run(main())
+    async with launched(settings, Cluster(), registry=registry) as operator:
+        await operator.gate(None, None)
+        await cycles()
+        caplog.clear()
+        cache = Cache(operator.runtime)
+        if is_new:
+            await cache.undeclare("v1/pods")
+        await cache.declare("v1/pods", later, replace=True)
+        await cache.declare("nodes", "a=b", replace=True)
     assert warned(caplog) == (["v1/pods" if is_new else "pods"] if is_told else [])

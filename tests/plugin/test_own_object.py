@@ -59,7 +59,7 @@ with_cache = any_with_cache(
         (lambda: admission(pod("new", version=20)), ["web-1"]),
     ],
 )
-def test_a_handler_reads_its_own_object_as_it_was_called_with(
+async def test_a_handler_reads_its_own_object_as_it_was_called_with(
     cause: Any, expected: list[str], registry: kopf.OperatorRegistry
 ) -> None:
     part: dict[type, tuple[str, Any]] = {
@@ -69,26 +69,22 @@ def test_a_handler_reads_its_own_object_as_it_was_called_with(
         causes.DaemonCause: ("_spawning", kopf.daemon),
         causes.WebhookCause: ("_webhooks", kopf.on.validate),
     }
+    async with launched(declaring(pods=""), Cluster(pod("web-1"))) as operator:
+        await operator.gate(None, None)
+        made: Any = cause()
+        attribute, decorator = part[type(made)]
+        in_when: list[list[str]] = []
 
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod("web-1"))) as operator:
-            await operator.gate(None, None)
-            made: Any = cause()
-            attribute, decorator = part[type(made)]
-            in_when: list[list[str]] = []
+        @with_cache
+        def when(cache: Any, **_: Any) -> bool:
+            in_when.append(names_of(cache))
+            return True
 
-            @with_cache
-            def when(cache: Any, **_: Any) -> bool:
-                in_when.append(names_of(cache))
-                return True
-
-            decorator("pods", when=when, registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
-            handler: Any = only(getattr(registry, attribute))
-            assert handler.when(**made.kwargs)
-            assert await called(handler, made) == expected
-            assert in_when == [expected, expected]
-
-    run(main())
+        decorator("pods", when=when, registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+        handler: Any = only(getattr(registry, attribute))
+        assert handler.when(**made.kwargs)
+        assert await called(handler, made) == expected
+        assert in_when == [expected, expected]
 
 
 # ---- Deletions, of objects and from selectors.
@@ -168,7 +164,7 @@ def test_an_object_that_leaves_a_selector_of_kopfs_is_shown_as_the_stream_has_it
 
 
 @pytest.mark.parametrize("settings", [pytest.param(NARROWED[0], marks=NARROWS), IN_FULL[0]])
-def test_the_server_tells_if_a_departed_object_is_gone_while_the_stream_has_it(
+async def test_the_server_tells_if_a_departed_object_is_gone_while_the_stream_has_it(
     settings: Callable[[], kopf.OperatorSettings],
 ) -> None:
     registry, answers = kopf.OperatorRegistry(), []
@@ -178,13 +174,10 @@ def test_the_server_tells_if_a_departed_object_is_gone_while_the_stream_has_it(
     async def event(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> None:
         answers.append(await cache.is_deleted("pods", name, namespace=namespace, uid=uid))
 
-    async def main() -> None:
-        async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
-            await operator.gate(None, None)
-            await processed(registry, "MODIFIED", pod("web-1", version=20, app="web"))
-            await processed(registry, "DELETED", pod("web-1", version=30, app="web"))
-
-    run(main())
+    async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
+        await operator.gate(None, None)
+        await processed(registry, "MODIFIED", pod("web-1", version=20, app="web"))
+        await processed(registry, "DELETED", pod("web-1", version=30, app="web"))
     assert answers == [False, True]
 
 
@@ -206,24 +199,20 @@ def test_a_deletion_counts_where_kopf_watches_all(settings: Callable[[], kopf.Op
         (NARROWED[0], spawning, {"web-1": "5"}),  # It may have left: nothing says so.
     ],
 )
-def test_when_of_changes_and_daemons_is_asked_about_deletions_too(
+async def test_when_of_changes_and_daemons_is_asked_about_deletions_too(
     settings: Any, cause: Any, expected: dict[str, str]
 ) -> None:
     when = with_cache(versions)
-
-    async def main() -> None:
-        async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
-            await operator.gate(None, None)
-            assert when(**cause(pod("web-1", version=20, app="web")).kwargs) == expected
-
-    run(main())
+    async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
+        await operator.gate(None, None)
+        assert when(**cause(pod("web-1", version=20, app="web")).kwargs) == expected
 
 
 # ---- Live bodies.
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_daemon_reads_its_own_object_as_it_is_by_then(
+async def test_a_daemon_reads_its_own_object_as_it_is_by_then(
     is_async: bool, registry: kopf.OperatorRegistry
 ) -> None:
     """Kopf replaces what its body shows, also while it runs in a thread."""
@@ -238,31 +227,23 @@ def test_a_daemon_reads_its_own_object_as_it_is_by_then(
         return daemon(cache)
 
     kopf.daemon("pods", registry=registry)(with_cache(async_daemon if is_async else daemon))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod("web-1"))) as operator:
-            await operator.gate(None, None)
-            assert await called(only(registry._spawning), cause) == [{"web-1": "20"}, {"web-1": "21"}]
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod("web-1"))) as operator:
+        await operator.gate(None, None)
+        assert await called(only(registry._spawning), cause) == [{"web-1": "20"}, {"web-1": "21"}]
 
 
 @NARROWS
 @pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
-def test_daemons_and_timers_of_an_object_that_may_have_left_read_the_stream(
+async def test_daemons_and_timers_of_an_object_that_may_have_left_read_the_stream(
     decorator: Any, registry: kopf.OperatorRegistry
 ) -> None:
     """They outlive their object's stay in the selector, with its last body."""
     decorator("pods", registry=registry)(with_cache(versions))
-
-    async def main() -> None:
-        async with launched(narrowed_by_label(), Cluster(pod("web-1", app="web"))) as operator:
-            await operator.gate(None, None)
-            assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {
-                "web-1": "5"
-            }
-
-    run(main())
+    async with launched(narrowed_by_label(), Cluster(pod("web-1", app="web"))) as operator:
+        await operator.gate(None, None)
+        assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {
+            "web-1": "5"
+        }
 
 
 def test_9_without_selectors_each_deletion_is_one() -> None:

@@ -117,7 +117,7 @@ def test_a_refusal_does_not_show_that_a_peering_is_missing(answer: int) -> None:
         asyncio.run(unmet_peering(Server({CLUSTER: answer}), peered(), None))
 
 
-def test_20_the_log_names_the_peering_that_kopf_waits_for(
+async def test_20_the_log_names_the_peering_that_kopf_waits_for(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry, called = kopf.OperatorRegistry(), list[str]()
@@ -126,92 +126,75 @@ def test_20_the_log_names_the_peering_that_kopf_waits_for(
     def handle(name: str, **_: Any) -> None:
         called.append(name)
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.create(PEERINGS, config("a"))
-            options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
-            async with operated(registry, cluster, filters=FILTERS, **options):
-                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
-                await asyncio.sleep(3 * PEERING_SECONDS)  # In virtual time.
-                assert not called
-                cluster.create(PEERING)
-                await times.until(lambda: "a" in called, within=6 * PEERING_SECONDS)
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(PEERINGS, config("a"))
+        options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
+        async with operated(registry, cluster, filters=FILTERS, **options):
+            await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
+            await asyncio.sleep(3 * PEERING_SECONDS)  # In virtual time.
+            assert not called
+            cluster.create(PEERING)
+            await times.until(lambda: "a" in called, within=6 * PEERING_SECONDS)
     said = [text for text in caplog.messages if CALLS_NONE in text]
     assert said == [f"{CALLS_NONE}: the peering clusterkopfpeerings.kopf.dev/ours does not exist. {CREATE}."]
 
 
-def test_20_kopf_calls_no_handler_with_a_mandatory_peering_and_without_any(
+async def test_20_kopf_calls_no_handler_with_a_mandatory_peering_and_without_any(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry, called = kopf.OperatorRegistry(), list[str]()
     kopf.on.event("configmaps", registry=registry)(lambda name, **_: called.append(name))
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.create(PEERINGS, PEERING, config("a"))
-            options: dict[str, Any] = {"standalone": True, "peering_name": "ours"}
-            async with operated(registry, cluster, filters=FILTERS, **options):
-                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(PEERINGS, PEERING, config("a"))
+        options: dict[str, Any] = {"standalone": True, "peering_name": "ours"}
+        async with operated(registry, cluster, filters=FILTERS, **options):
+            await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
     assert "--standalone turns it off. Leave out --standalone, or leave out --peering" in caplog.text
     assert not called
 
 
-def test_20_the_log_names_the_peering_after_a_failed_request(
+async def test_20_the_log_names_the_peering_after_a_failed_request(
     times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.create(PEERINGS)
-            cluster.faults.add(
-                Refuse(500), where=lambda asked: "metadata.name=ours" in str(asked.query), times=1
-            )
-            options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
-            async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
-                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(PEERINGS)
+        cluster.faults.add(Refuse(500), where=lambda asked: "metadata.name=ours" in str(asked.query), times=1)
+        options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
+        async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
+            await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
     assert f"clusterkopfpeerings.kopf.dev/ours does not exist. {CREATE}." in caplog.text
 
 
-def test_20_a_peering_that_may_not_be_listed_is_asked_for_once(
-    times: Times, caplog: pytest.LogCaptureFixture
+@pytest.mark.usefixtures("times")
+async def test_20_a_peering_that_may_not_be_listed_is_asked_for_once(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Kopf's own requests have no field selector."""
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.create(PEERINGS)
-            refused = cluster.faults.add(
-                Refuse(403), where=lambda asked: "metadata.name=ours" in str(asked.query)
-            )
-            options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
-            async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
-                await asyncio.sleep(12 * PEERING_SECONDS)  # In virtual time.
-            assert len(refused.hits) == 1
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(PEERINGS)
+        refused = cluster.faults.add(
+            Refuse(403), where=lambda asked: "metadata.name=ours" in str(asked.query)
+        )
+        options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
+        async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
+            await asyncio.sleep(12 * PEERING_SECONDS)  # In virtual time.
+        assert len(refused.hits) == 1
     assert CALLS_NONE not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["ours", None])
-def test_no_warning_of_a_peering_that_exists_or_may_be_absent(
-    times: Times, caplog: pytest.LogCaptureFixture, name: str | None
+@pytest.mark.usefixtures("times")
+async def test_no_warning_of_a_peering_that_exists_or_may_be_absent(
+    caplog: pytest.LogCaptureFixture, name: str | None
 ) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("shop")
-            cluster.create(PEERINGS, PEERING)
-            options: dict[str, Any] = {"standalone": False, "peering_name": name}
-            async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
-                await asyncio.sleep(3 * PEERING_SECONDS)  # In virtual time.
-
-    times.run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(PEERINGS, PEERING)
+        options: dict[str, Any] = {"standalone": False, "peering_name": name}
+        async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
+            await asyncio.sleep(3 * PEERING_SECONDS)  # In virtual time.
     assert CALLS_NONE not in caplog.text

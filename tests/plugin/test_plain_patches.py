@@ -167,7 +167,7 @@ def test_20_a_call_that_is_not_awaited_is_named_with_its_path(
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", [None, kopf.TemporaryError("later")], ids=["succeeds", "fails"])
-def test_20_objects_in_the_patch_of_a_handler_become_plain_json(
+async def test_20_objects_in_the_patch_of_a_handler_become_plain_json(
     kind: str, is_async: bool, failure: Exception | None, registry: kopf.OperatorRegistry
 ) -> None:
     """Kopf applies the patch of a failed call, too."""
@@ -184,25 +184,21 @@ def test_20_objects_in_the_patch_of_a_handler_become_plain_json(
         return handle(cache, patch)
 
     decorator("pods", registry=registry)(with_cache(handle_async if is_async else handle))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(listed("web-1"))):
-            pods, given = [listed("web-1")], cause()
-            handler = only(getattr(registry, part))
-            if failure is None:
-                assert sent(await called(handler, given)) == {"found": pods}
-            else:
-                with pytest.raises(kopf.TemporaryError):
-                    await called(handler, given)
-            assert sent(given.patch) == {"status": {"pods": pods}}
-            given.patch.clear()
-            await _call_anyway(handler, given)
-            obj: dict[str, Any] = {}
-            given.patch.fns[0](obj)
-            assert sent(obj) == {"spec": {"pods": pods}}
-            assert len(given.patch.fns) == 1
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(listed("web-1"))):
+        pods, given = [listed("web-1")], cause()
+        handler = only(getattr(registry, part))
+        if failure is None:
+            assert sent(await called(handler, given)) == {"found": pods}
+        else:
+            with pytest.raises(kopf.TemporaryError):
+                await called(handler, given)
+        assert sent(given.patch) == {"status": {"pods": pods}}
+        given.patch.clear()
+        await _call_anyway(handler, given)
+        obj: dict[str, Any] = {}
+        given.patch.fns[0](obj)
+        assert sent(obj) == {"spec": {"pods": pods}}
+        assert len(given.patch.fns) == 1
 
 
 async def _call_anyway(handler: Any, cause: Any) -> None:
@@ -212,7 +208,9 @@ async def _call_anyway(handler: Any, cause: Any) -> None:
         return
 
 
-def test_20_objects_in_the_patch_of_a_sub_handler_become_plain_json(registry: kopf.OperatorRegistry) -> None:
+async def test_20_objects_in_the_patch_of_a_sub_handler_become_plain_json(
+    registry: kopf.OperatorRegistry,
+) -> None:
     @kopf.on.create("pods", registry=registry)
     @with_cache
     def parent(**_: Any) -> None:
@@ -221,23 +219,16 @@ def test_20_objects_in_the_patch_of_a_sub_handler_become_plain_json(registry: ko
         def child(cache: Any, patch: kopf.Patch, **_: Any) -> None:
             patch.status["pods"] = cache.list_cached("pods")
 
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(listed("web-1"))):
-            cause = changing()
-            await called(only(registry._changing), cause)
-            assert sent(dict(cause.patch.status)) == {"pods": [listed("web-1")]}
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(listed("web-1"))):
+        cause = changing()
+        await called(only(registry._changing), cause)
+        assert sent(dict(cause.patch.status)) == {"pods": [listed("web-1")]}
 
 
-def test_an_index_function_may_return_anything(registry: kopf.OperatorRegistry) -> None:
+async def test_an_index_function_may_return_anything(registry: kopf.OperatorRegistry) -> None:
     kopf.index("pods", registry=registry)(with_cache(lambda **_: {"a": {1, 2}}))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(listed("web-1"))):
-            assert await called(only(registry._indexing), indexing()) == {"a": {1, 2}}
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(listed("web-1"))):
+        assert await called(only(registry._indexing), indexing()) == {"a": {1, 2}}
 
 
 def test_20_a_patch_keeps_the_members_beside_one_that_cannot_be_written() -> None:
@@ -249,7 +240,7 @@ def test_20_a_patch_keeps_the_members_beside_one_that_cannot_be_written() -> Non
     assert make_plain(patch) is None
 
 
-def test_20_a_timer_goes_on_after_a_patch_with_objects(
+async def test_20_a_timer_goes_on_after_a_patch_with_objects(
     registry: kopf.OperatorRegistry,
 ) -> None:
     seen: list[int] = []
@@ -260,16 +251,13 @@ def test_20_a_timer_goes_on_after_a_patch_with_objects(
         seen.append(retry)
         patch.spec["configs"] = cache.list_cached("configmaps")
 
-    async def main() -> None:
-        async with serving(app(), config("c", a="1")) as cluster, operated(registry, cluster):
-            await until(lambda: len(seen) > 2)
-            assert cluster.get(app())["spec"]["configs"][0]["data"] == {"a": "1"}
-
-    run(main())
+    async with serving(app(), config("c", a="1")) as cluster, operated(registry, cluster):
+        await until(lambda: len(seen) > 2)
+        assert cluster.get(app())["spec"]["configs"][0]["data"] == {"a": "1"}
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_20_a_timer_goes_on_after_a_patch_that_cannot_be_written(
+async def test_20_a_timer_goes_on_after_a_patch_that_cannot_be_written(
     fails: bool, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log names the path and the type, also if the handler itself has failed."""
@@ -284,17 +272,14 @@ def test_20_a_timer_goes_on_after_a_patch_that_cannot_be_written(
         if fails:
             raise kopf.TemporaryError("later", delay=0.01)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: len(seen) > 2)
-            assert cluster.get(app())["spec"].keys() == {"size"}
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: len(seen) > 2)
+        assert cluster.get(app())["spec"].keys() == {"size"}
     assert "spec.names[0].x is a set, which JSON does not have" in caplog.text
     assert ("A part of the patch is not applied: the patch: spec.names[0].x is a set" in caplog.text) is fails
 
 
-def test_20_a_timer_goes_on_after_a_function_of_its_patch_that_leaves_a_set(
+async def test_20_a_timer_goes_on_after_a_function_of_its_patch_that_leaves_a_set(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[int] = []
@@ -308,12 +293,9 @@ def test_20_a_timer_goes_on_after_a_function_of_its_patch_that_leaves_a_set(
         seen.append(1)
         patch.fns.append(name)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: len(seen) > 2 or "Traceback" in caplog.text)
-            assert cluster.get(app())["spec"] == {}
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: len(seen) > 2 or "Traceback" in caplog.text)
+        assert cluster.get(app())["spec"] == {}
     assert (
         "A part of the patch is not applied: name() of patch.fns: spec.names is a set, which JSON does not"
         " have" in caplog.text

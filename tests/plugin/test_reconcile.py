@@ -18,14 +18,14 @@ from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.plugin.reconcile import NAMES
 from kopf_selectcache.testing import FakeCache
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.kopf_operators import declaring
 from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.test_embedding import PEERING, PEERINGS
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
+async def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
     registry: kopf.OperatorRegistry, is_async: bool
 ) -> None:
     calls: list[dict[str, Any]] = []
@@ -40,36 +40,33 @@ def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
     async def note_async(**given: Any) -> None:
         note(**given)
 
-    async def main() -> None:
-        fn = note_async if is_async else note
-        selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, param=7)(fn)
-        async with serving(app()) as cluster, operated(registry, cluster):
-            web = app()
-            await until(lambda: cluster.get(web).get("status") == {"count": 0})
-            cluster.create(config("one", cluster.get(web)))
-            await until(lambda: cluster.get(web).get("status") == {"count": 1})
-            cluster.delete(config("one"))
-            await until(lambda: cluster.get(web).get("status") == {"count": 0})
-        assert len(calls) == 3
-        assert calls[0].keys() == NAMES
-        assert {(each["name"], each["namespace"], each["param"], each["retry"]) for each in calls} == {
-            ("web", "shop", 7, 0)
-        }
-        assert calls[0]["memo"] == {"count": 3}
-        assert [str(each["causes"][-1]) for each in calls] == [
-            "entered: example.com/v1/webapps shop/web",
-            "entered: configmaps shop/one",
-            "deleted: configmaps shop/one",
-        ]
-        assert set(threads) == {is_async}
-
-    run(main())
+    fn = note_async if is_async else note
+    selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, param=7)(fn)
+    async with serving(app()) as cluster, operated(registry, cluster):
+        web = app()
+        await until(lambda: cluster.get(web).get("status") == {"count": 0})
+        cluster.create(config("one", cluster.get(web)))
+        await until(lambda: cluster.get(web).get("status") == {"count": 1})
+        cluster.delete(config("one"))
+        await until(lambda: cluster.get(web).get("status") == {"count": 0})
+    assert len(calls) == 3
+    assert calls[0].keys() == NAMES
+    assert {(each["name"], each["namespace"], each["param"], each["retry"]) for each in calls} == {
+        ("web", "shop", 7, 0)
+    }
+    assert calls[0]["memo"] == {"count": 3}
+    assert [str(each["causes"][-1]) for each in calls] == [
+        "entered: example.com/v1/webapps shop/web",
+        "entered: configmaps shop/one",
+        "deleted: configmaps shop/one",
+    ]
+    assert set(threads) == {is_async}
 
 
 # ---- Own patches.
 
 
-def test_a_patch_does_not_call_the_reconciler_again(registry: kopf.OperatorRegistry) -> None:
+async def test_a_patch_does_not_call_the_reconciler_again(registry: kopf.OperatorRegistry) -> None:
     calls: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry)
@@ -78,19 +75,16 @@ def test_a_patch_does_not_call_the_reconciler_again(registry: kopf.OperatorRegis
         patch.status["count"] = len(calls)
         patch.metadata.labels["seen"] = str(len(calls))
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: cluster.get(app()).get("status") == {"count": 1})
-            cluster.create(app("other"))
-            await until(lambda: cluster.get(app("other")).get("status") == {"count": 2})
-            cluster.create(app("last"))
-            await until(lambda: cluster.get(app("last")).get("status") == {"count": 3})
-        assert calls == ["web", "other", "last"]
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: cluster.get(app()).get("status") == {"count": 1})
+        cluster.create(app("other"))
+        await until(lambda: cluster.get(app("other")).get("status") == {"count": 2})
+        cluster.create(app("last"))
+        await until(lambda: cluster.get(app("last")).get("status") == {"count": 3})
+    assert calls == ["web", "other", "last"]
 
 
-def test_a_patch_without_effect_is_not_sent(registry: kopf.OperatorRegistry) -> None:
+async def test_a_patch_without_effect_is_not_sent(registry: kopf.OperatorRegistry) -> None:
     calls: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry)
@@ -98,19 +92,18 @@ def test_a_patch_without_effect_is_not_sent(registry: kopf.OperatorRegistry) -> 
         calls.append(name)
         patch.status["count"] = 1
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: cluster.get(app()).get("status") == {"count": 1})
-            cluster.patch(app(), {"spec": {"size": 1}})
-            await until(lambda: len(calls) == 2)
-            cluster.create(app("other"))
-            await until(lambda: cluster.get(app("other")).get("status") == {"count": 1})
-            assert [each.verb for each in cluster.requests if each.verb == "patch"] == ["patch", "patch"]
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: cluster.get(app()).get("status") == {"count": 1})
+        cluster.patch(app(), {"spec": {"size": 1}})
+        await until(lambda: len(calls) == 2)
+        cluster.create(app("other"))
+        await until(lambda: cluster.get(app("other")).get("status") == {"count": 1})
+        assert [each.verb for each in cluster.requests if each.verb == "patch"] == ["patch", "patch"]
 
 
-def test_functions_of_a_patch_meet_the_object_that_they_have_seen(registry: kopf.OperatorRegistry) -> None:
+async def test_functions_of_a_patch_meet_the_object_that_they_have_seen(
+    registry: kopf.OperatorRegistry,
+) -> None:
     calls: list[int] = []
     disturb: list[Callable[[], object]] = []
 
@@ -128,24 +121,19 @@ def test_functions_of_a_patch_meet_the_object_that_they_have_seen(registry: kopf
 
         patch.fns.append(add)
 
-    async def main() -> None:
-        async with serving(app()) as cluster:
-            disturb.append(
-                lambda: cluster.patch(app(), {"metadata": {"finalizers": ["example.com/another"]}})
-            )
-            async with operated(registry, cluster):
-                await until(lambda: cluster.get(app()).get("status") == {"count": 1})
-                assert cluster.get(app())["metadata"]["finalizers"] == [
-                    "example.com/another",
-                    "example.com/done",
-                ]
-        assert calls[:2] == [0, 1]
-        assert len(calls) <= 3
-
-    run(main())
+    async with serving(app()) as cluster:
+        disturb.append(lambda: cluster.patch(app(), {"metadata": {"finalizers": ["example.com/another"]}}))
+        async with operated(registry, cluster):
+            await until(lambda: cluster.get(app()).get("status") == {"count": 1})
+            assert cluster.get(app())["metadata"]["finalizers"] == [
+                "example.com/another",
+                "example.com/done",
+            ]
+    assert calls[:2] == [0, 1]
+    assert len(calls) <= 3
 
 
-def test_the_change_of_another_that_comes_with_an_own_one_calls_the_reconciler(
+async def test_the_change_of_another_that_comes_with_an_own_one_calls_the_reconciler(
     registry: kopf.OperatorRegistry,
 ) -> None:
     seen: list[Any] = []
@@ -155,18 +143,15 @@ def test_the_change_of_another_that_comes_with_an_own_one_calls_the_reconciler(
         seen.append(spec.get("size"))
         patch.status["count"] = len(seen)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: cluster.get(app()).get("status") == {"count": 1})
-            cluster.patch(app(), {"spec": {"size": 1}})
-            await until(lambda: cluster.get(app()).get("status") == {"count": 2})
-        assert seen == [None, 1]
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: cluster.get(app()).get("status") == {"count": 1})
+        cluster.patch(app(), {"spec": {"size": 1}})
+        await until(lambda: cluster.get(app()).get("status") == {"count": 2})
+    assert seen == [None, 1]
 
 
 @pytest.mark.parametrize("by_function", [True, False])
-def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
+async def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool
 ) -> None:
     calls: list[str] = []
@@ -180,17 +165,14 @@ def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
         else:
             patch.status.update(status)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: "calls itself" in caplog.text or len(calls) > 2 * LIMIT_CALLS)
-            cluster.create(app("other"))
-            await until(lambda: "status" in cluster.get(app("other")))
-            assert calls.count("web") == LIMIT_CALLS + 1
-            cluster.patch(app(), {"spec": {"size": 1}})  # Another's change is not delayed.
-            before = calls.count("web")
-            await until(lambda: calls.count("web") > before)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: "calls itself" in caplog.text or len(calls) > 2 * LIMIT_CALLS)
+        cluster.create(app("other"))
+        await until(lambda: "status" in cluster.get(app("other")))
+        assert calls.count("web") == LIMIT_CALLS + 1
+        cluster.patch(app(), {"spec": {"size": 1}})  # Another's change is not delayed.
+        before = calls.count("web")
+        await until(lambda: calls.count("web") > before)
     assert caplog.text.count("server ignored status.lost.deep") == 1
     assert "webapps.example.com shop/web" in caplog.text
 
@@ -198,7 +180,7 @@ def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
 # ---- Results and errors.
 
 
-def test_a_number_is_the_time_until_the_next_call(
+async def test_a_number_is_the_time_until_the_next_call(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -208,16 +190,13 @@ def test_a_number_is_the_time_until_the_next_call(
         calls.append(causes[-1].event)
         return 0.001 if len(calls) < 3 else {"text": "secret"}
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: "returned dict" in caplog.text)
-        assert calls == ["entered", "requeue", "requeue"]
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: "returned dict" in caplog.text)
+    assert calls == ["entered", "requeue", "requeue"]
     assert "secret" not in caplog.text
 
 
-def test_errors_are_those_of_kopf(registry: kopf.OperatorRegistry) -> None:
+async def test_errors_are_those_of_kopf(registry: kopf.OperatorRegistry) -> None:
     calls: list[tuple[str, int]] = []
 
     @selectcache.reconcile(APPS, registry=registry, retries=3, backoff=0.001)
@@ -232,21 +211,18 @@ def test_errors_are_those_of_kopf(registry: kopf.OperatorRegistry) -> None:
             raise kopf.TemporaryError("not yet", delay=0.001)
         raise RuntimeError("not yet")
 
-    async def main() -> None:
-        async with serving(app("web"), app("final")) as cluster, operated(registry, cluster):
-            await until(lambda: len(calls) == 4)
-            await until(lambda: cluster.get(app()).get("status") == {"count": 3})
-            assert sorted(calls) == [("final", 0), ("web", 0), ("web", 1), ("web", 2)]
-            cluster.patch(app("final"), {"spec": {"good": True}})
-            await until(lambda: len(calls) == 5)
-            cluster.patch(app("web"), {"spec": {"good": True}})
-            await until(lambda: len(calls) == 6)
-            assert calls[4:] == [("final", 0), ("web", 0)]
-
-    run(main())
+    async with serving(app("web"), app("final")) as cluster, operated(registry, cluster):
+        await until(lambda: len(calls) == 4)
+        await until(lambda: cluster.get(app()).get("status") == {"count": 3})
+        assert sorted(calls) == [("final", 0), ("web", 0), ("web", 1), ("web", 2)]
+        cluster.patch(app("final"), {"spec": {"good": True}})
+        await until(lambda: len(calls) == 5)
+        cluster.patch(app("web"), {"spec": {"good": True}})
+        await until(lambda: len(calls) == 6)
+        assert calls[4:] == [("final", 0), ("web", 0)]
 
 
-def test_a_patch_that_the_server_refuses_is_repeated(
+async def test_a_patch_that_the_server_refuses_is_repeated(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -257,11 +233,8 @@ def test_a_patch_that_the_server_refuses_is_repeated(
         if len(calls) < 3:
             patch.status["count"] = "no number"
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: len(calls) == 3)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: len(calls) == 3)
     assert "A patch was not applied: a patch of Reconciler " in caplog.text
 
 
@@ -269,7 +242,7 @@ def test_a_patch_that_the_server_refuses_is_repeated(
 
 
 @pytest.mark.parametrize("filter_", [selectcache.EVERYTHING, "app=web"])
-def test_a_reconciler_is_called_once_for_an_object_that_is_gone(
+async def test_a_reconciler_is_called_once_for_an_object_that_is_gone(
     registry: kopf.OperatorRegistry, filter_: Any
 ) -> None:
     calls: list[tuple[str, bool, int]] = []
@@ -281,28 +254,25 @@ def test_a_reconciler_is_called_once_for_an_object_that_is_gone(
         if deleted and retry == 0:
             raise kopf.TemporaryError("not yet", delay=0.001)
 
-    async def main() -> None:
-        objects = [app("a", app="web"), app("b", app="web"), app("c", app="web")]
-        async with serving(*objects) as cluster, operated(registry, cluster, filters={APPS: filter_}):
-            await until(lambda: len(calls) == 3)
-            cluster.delete(app("a"))
-            await until(lambda: len(calls) == 5)
-            cluster.patch(app("b"), {"metadata": {"labels": {"app": "db"}}})
-            cluster.delete(app("c"))
-            cluster.create(app("c", app="web"))
-            await until(lambda: calls[5:].count(("c", False, 0)) == 1)
-            cluster.patch(app("c"), {"spec": {"size": 1}})
-            await until(lambda: calls[5:].count(("c", False, 0)) == 2)
-        assert calls[3:5] == [("a", True, 0), ("a", True, 1)]
-        of_c = [each for each in calls[5:] if each[0] == "c"]
-        assert of_c == [("c", True, 0), ("c", True, 1), ("c", False, 0), ("c", False, 0)]
-        of_b = [each for each in calls[5:] if each[0] == "b"]
-        assert of_b == ([("b", False, 0)] if filter_ == selectcache.EVERYTHING else [])
-
-    run(main())
+    objects = [app("a", app="web"), app("b", app="web"), app("c", app="web")]
+    async with serving(*objects) as cluster, operated(registry, cluster, filters={APPS: filter_}):
+        await until(lambda: len(calls) == 3)
+        cluster.delete(app("a"))
+        await until(lambda: len(calls) == 5)
+        cluster.patch(app("b"), {"metadata": {"labels": {"app": "db"}}})
+        cluster.delete(app("c"))
+        cluster.create(app("c", app="web"))
+        await until(lambda: calls[5:].count(("c", False, 0)) == 1)
+        cluster.patch(app("c"), {"spec": {"size": 1}})
+        await until(lambda: calls[5:].count(("c", False, 0)) == 2)
+    assert calls[3:5] == [("a", True, 0), ("a", True, 1)]
+    of_c = [each for each in calls[5:] if each[0] == "c"]
+    assert of_c == [("c", True, 0), ("c", True, 1), ("c", False, 0), ("c", False, 0)]
+    of_b = [each for each in calls[5:] if each[0] == "b"]
+    assert of_b == ([("b", False, 0)] if filter_ == selectcache.EVERYTHING else [])
 
 
-def test_an_object_that_comes_back_is_not_gone(registry: kopf.OperatorRegistry) -> None:
+async def test_an_object_that_comes_back_is_not_gone(registry: kopf.OperatorRegistry) -> None:
     calls: list[tuple[str, bool]] = []
     held_up = asyncio.Event()
 
@@ -311,24 +281,21 @@ def test_an_object_that_comes_back_is_not_gone(registry: kopf.OperatorRegistry) 
         calls.append((name, deleted))
         await held_up.wait()
 
-    async def main() -> None:
-        async with (
-            serving(app("a", app="web")) as cluster,
-            operated(registry, cluster, filters={APPS: "app=web"}) as settings,
-        ):
-            await until(lambda: calls)
-            cluster.patch(app("a"), {"metadata": {"labels": {"app": None}}})
-            cluster.patch(app("a"), {"metadata": {"labels": {"app": "web"}}})
-            cluster.create(app("b", app="web"))
-            operator = operator_of(settings)
-            assert operator is not None
-            store = operator.runtime.informer(APPS).state.store
-            await until(lambda: {each.name for each in store.records()[0]} == {"a", "b"})
-            held_up.set()
-            await until(lambda: ("b", False) in calls and calls.count(("a", False)) == 2)
-        assert ("a", True) not in calls
-
-    run(main())
+    async with (
+        serving(app("a", app="web")) as cluster,
+        operated(registry, cluster, filters={APPS: "app=web"}) as settings,
+    ):
+        await until(lambda: calls)
+        cluster.patch(app("a"), {"metadata": {"labels": {"app": None}}})
+        cluster.patch(app("a"), {"metadata": {"labels": {"app": "web"}}})
+        cluster.create(app("b", app="web"))
+        operator = operator_of(settings)
+        assert operator is not None
+        store = operator.runtime.informer(APPS).state.store
+        await until(lambda: {each.name for each in store.records()[0]} == {"a", "b"})
+        held_up.set()
+        await until(lambda: ("b", False) in calls and calls.count(("a", False)) == 2)
+    assert ("a", True) not in calls
 
 
 # ---- The start and the end.
@@ -393,7 +360,9 @@ def test_too_many_arguments_that_are_no_kind_have_no_remedy() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_an_operator_stops_while_a_reconciler_runs(registry: kopf.OperatorRegistry, is_async: bool) -> None:
+async def test_an_operator_stops_while_a_reconciler_runs(
+    registry: kopf.OperatorRegistry, is_async: bool
+) -> None:
     calls: list[str] = []
     reads: list[str] = []
 
@@ -410,55 +379,49 @@ def test_an_operator_stops_while_a_reconciler_runs(registry: kopf.OperatorRegist
         calls.append(name)
         cache.wait_for("webapps", lambda held: len(held) > 99)
 
-    async def main() -> None:
-        selectcache.reconcile(APPS, registry=registry)(wait if is_async else block)
+    selectcache.reconcile(APPS, registry=registry)(wait if is_async else block)
 
-        def hurry(settings: kopf.OperatorSettings) -> None:
-            settings.queueing.exit_timeout = 0.01
+    def hurry(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.exit_timeout = 0.01
 
-        async with serving(app("a"), app("b")) as cluster:
-            async with operated(registry, cluster, configure=hurry):
-                await until(lambda: len(calls) == 2)
-            assert sorted(reads) == (["a", "b"] if is_async else [])
-
-    run(main())
+    async with serving(app("a"), app("b")) as cluster:
+        async with operated(registry, cluster, configure=hurry):
+            await until(lambda: len(calls) == 2)
+        assert sorted(reads) == (["a", "b"] if is_async else [])
 
 
-def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.OperatorRegistry) -> None:
+async def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.OperatorRegistry) -> None:
     seen: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry)
     async def follow(name: str, **_: Any) -> None:
         seen.append(name)
 
-    async def main() -> None:
-        options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
-        async with serving(PEERINGS, PEERING, app("a")) as cluster:
-            async with operated(registry, cluster, **options) as settings:
-                await until(lambda: seen == ["a"])
-                cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-                parts, operator = _kopf.parts_of(settings), operator_of(settings)
-                assert parts is not None
-                assert operator is not None
-                await until(parts.is_paused)
-                cluster.create(app("b"))
-                store = operator.runtime.informer(APPS).state.store
-                await until(lambda: len(store.records()[0]) == 2)
-                for _ in range(200):
-                    await asyncio.sleep(0)
-                assert seen == ["a"]
-                cluster.patch(PEERING, {"status": {"another": None}})
-                await until(lambda: seen == ["a", "b"])
-                cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-                await until(parts.is_paused)
-                cluster.create(app("c"))
-                await until(lambda: len(store.records()[0]) == 3)
-            assert seen == ["a", "b"]  # A run that waits does not keep the operator from its end.
-
-    run(main())
+    options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
+    async with serving(PEERINGS, PEERING, app("a")) as cluster:
+        async with operated(registry, cluster, **options) as settings:
+            await until(lambda: seen == ["a"])
+            cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
+            parts, operator = _kopf.parts_of(settings), operator_of(settings)
+            assert parts is not None
+            assert operator is not None
+            await until(parts.is_paused)
+            cluster.create(app("b"))
+            store = operator.runtime.informer(APPS).state.store
+            await until(lambda: len(store.records()[0]) == 2)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert seen == ["a"]
+            cluster.patch(PEERING, {"status": {"another": None}})
+            await until(lambda: seen == ["a", "b"])
+            cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
+            await until(parts.is_paused)
+            cluster.create(app("c"))
+            await until(lambda: len(store.records()[0]) == 3)
+        assert seen == ["a", "b"]  # A run that waits does not keep the operator from its end.
 
 
-def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry) -> None:
+async def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry) -> None:
     """Kopf notes in the memory of an object if it was there at the start: it must not be lost."""
     memos: list[Any] = []
     noted: list[Any] = []
@@ -476,25 +439,22 @@ def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry)
     async def resume(name: str, **_: Any) -> None:
         resumed.append(name)
 
-    async def main() -> None:
-        handled = app("a")  # By an earlier run of the operator: a creation is no resumption.
-        last = {"kopf.zalando.org/last-handled-configuration": '{"spec":{}}\n'}
-        handled["metadata"]["annotations"] = last
-        async with serving(handled) as cluster, operated(registry, cluster):
-            await until(lambda: memos and noted)
-            assert all(each is memos[0] for each in (*memos, *noted))
-            noted.clear()
-            cluster.patch(app("a"), {"metadata": {"labels": {"tier": "b"}}})
-            await until(lambda: noted)  # Kopf handles the changes of an object one after the other.
-            assert resumed == ["a"]
-            cluster.create(app("b"))
-            await until(lambda: len({id(each) for each in memos}) == len({id(each) for each in noted}) == 2)
-            assert resumed == ["a"]
-
-    run(main())
+    handled = app("a")  # By an earlier run of the operator: a creation is no resumption.
+    last = {"kopf.zalando.org/last-handled-configuration": '{"spec":{}}\n'}
+    handled["metadata"]["annotations"] = last
+    async with serving(handled) as cluster, operated(registry, cluster):
+        await until(lambda: memos and noted)
+        assert all(each is memos[0] for each in (*memos, *noted))
+        noted.clear()
+        cluster.patch(app("a"), {"metadata": {"labels": {"tier": "b"}}})
+        await until(lambda: noted)  # Kopf handles the changes of an object one after the other.
+        assert resumed == ["a"]
+        cluster.create(app("b"))
+        await until(lambda: len({id(each) for each in memos}) == len({id(each) for each in noted}) == 2)
+        assert resumed == ["a"]
 
 
-def test_other_sources_have_the_reconciler_called(
+async def test_other_sources_have_the_reconciler_called(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -518,26 +478,23 @@ def test_other_sources_have_the_reconciler_called(
     async def follow(causes: Any, **_: Any) -> None:
         calls.extend(each.event if each.event == "sent" else each.source for each in causes)
 
-    async def main() -> None:
-        async with serving(app("web")) as cluster, operated(registry, cluster):
-            await until(lambda: len(calls) == 2)
-            await pushes.send({"app": "web"})
-            await until(lambda: len(calls) == 3)
-            cluster.create(config("any", app="web"))
-            await until(lambda: len(calls) == 4)
-            cluster.patch(app("web"), {"metadata": {"labels": {"a": "b"}}})
-            cluster.patch(app("web"), {"spec": {"size": 1}})
-            await until(lambda: len(calls) == 5)
-            cluster.create(config("other", app="web"))
-            await until(lambda: len(calls) == 6)
-        assert sorted(calls[:2]) == [APPS, "sent"]
-        assert calls[2:] == ["sent", "configmaps", APPS, "configmaps"]
-
-    run(main())
+    async with serving(app("web")) as cluster, operated(registry, cluster):
+        await until(lambda: len(calls) == 2)
+        await pushes.send({"app": "web"})
+        await until(lambda: len(calls) == 3)
+        cluster.create(config("any", app="web"))
+        await until(lambda: len(calls) == 4)
+        cluster.patch(app("web"), {"metadata": {"labels": {"a": "b"}}})
+        cluster.patch(app("web"), {"spec": {"size": 1}})
+        await until(lambda: len(calls) == 5)
+        cluster.create(config("other", app="web"))
+        await until(lambda: len(calls) == 6)
+    assert sorted(calls[:2]) == [APPS, "sent"]
+    assert calls[2:] == ["sent", "configmaps", APPS, "configmaps"]
     assert sum("never are" in message for message in caplog.messages) == 1
 
 
-def test_the_metrics_of_the_queue_are_those_of_client_go(registry: kopf.OperatorRegistry) -> None:
+async def test_the_metrics_of_the_queue_are_those_of_client_go(registry: kopf.OperatorRegistry) -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
     prometheus = CollectorRegistry()
 
@@ -549,23 +506,20 @@ def test_the_metrics_of_the_queue_are_those_of_client_go(registry: kopf.Operator
     def value(name: str, **labels: str) -> float | None:
         return prometheus.get_sample_value(f"workqueue_{name}", {"name": "count"} | labels)
 
-    async def main() -> None:
-        def configure(settings: kopf.OperatorSettings) -> None:
-            prometheus.register(selectcache.collector(settings))
-            settings.queueing.worker_limit = 1
+    def configure(settings: kopf.OperatorSettings) -> None:
+        prometheus.register(selectcache.collector(settings))
+        settings.queueing.worker_limit = 1
 
-        async with serving(app(), app("other")) as cluster:
-            async with operated(registry, cluster, configure=configure):
-                await begun.wait()
-                assert (value("adds_total"), value("retries_total"), value("depth")) == (2.0, 0.0, 1.0)
-                assert value("queue_duration_seconds_bucket", le="1000.0") == 1.0
-                assert value("work_duration_seconds_count") == 0.0
-                running = value("longest_running_processor_seconds")
-                assert running is not None
-                assert running > 0
-                goes_on.set()
-                await until(lambda: value("work_duration_seconds_count") == 2.0)
-                assert (value("depth"), value("unfinished_work_seconds")) == (0.0, 0.0)
-            assert value("depth") is None
-
-    run(main())
+    async with serving(app(), app("other")) as cluster:
+        async with operated(registry, cluster, configure=configure):
+            await begun.wait()
+            assert (value("adds_total"), value("retries_total"), value("depth")) == (2.0, 0.0, 1.0)
+            assert value("queue_duration_seconds_bucket", le="1000.0") == 1.0
+            assert value("work_duration_seconds_count") == 0.0
+            running = value("longest_running_processor_seconds")
+            assert running is not None
+            assert running > 0
+            goes_on.set()
+            await until(lambda: value("work_duration_seconds_count") == 2.0)
+            assert (value("depth"), value("unfinished_work_seconds")) == (0.0, 0.0)
+        assert value("depth") is None

@@ -21,7 +21,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin import caches, reconcilers
 from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.faults.hurried import HurriedLoop
 from tests.kopf_operators import cycles
 from tests.plugin.reconciling import APPS, CRD, app, config, operated, serving
@@ -120,7 +120,7 @@ def test_a_worker_that_fails_is_started_again(
     assert "by the test" in caplog.text
 
 
-def test_a_kind_that_is_removed_is_reconciled_once_it_is_declared_again(
+async def test_a_kind_that_is_removed_is_reconciled_once_it_is_declared_again(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     caches: list[selectcache.Cache] = []
@@ -129,18 +129,15 @@ def test_a_kind_that_is_removed_is_reconciled_once_it_is_declared_again(
     async def follow(cache: selectcache.Cache, **_: Any) -> None:
         caches.append(cache)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: caches)
-            await caches[0].undeclare(APPS)
-            cluster.create(config("one", cluster.get(app())))
-            await until(lambda: len(caches[0].list_cached("configmaps")) == 1)
-            cluster.create(config("two"))  # The run for the first is over when this one is there.
-            await until(lambda: len(caches[0].list_cached("configmaps")) == 2)
-            await caches[0].declare(APPS, selectcache.EVERYTHING)
-            await until(lambda: len(caches) == 2)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: caches)
+        await caches[0].undeclare(APPS)
+        cluster.create(config("one", cluster.get(app())))
+        await until(lambda: len(caches[0].list_cached("configmaps")) == 1)
+        cluster.create(config("two"))  # The run for the first is over when this one is there.
+        await until(lambda: len(caches[0].list_cached("configmaps")) == 2)
+        await caches[0].declare(APPS, selectcache.EVERYTHING)
+        await until(lambda: len(caches) == 2)
     assert "has failed" not in caplog.text
 
 
@@ -271,19 +268,16 @@ def test_an_object_that_departs_during_the_last_call_for_another_of_its_name_has
     assert ends == uids
 
 
-def test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf() -> None:
-    async def main() -> None:
-        memories = ResourceMemories()
-        memos = _kopf.Memos(memories)
-        seen, unseen = app("a"), app("b")
-        for each in (seen, unseen):
-            each["metadata"]["uid"] = each["metadata"]["name"]
-        before = [await memos.recall(each, APPS) for each in (seen, unseen)]
-        memory = await memories.recall(cast("Any", seen), noticed_by_listing=True)
-        assert memory.noticed_by_listing, "Kopf notes that it was there at the start, and resumes it"
-        for each in (seen, unseen):
-            await memos.forget(each)
-        after = [await memos.recall(each, APPS) for each in (seen, unseen)]
-        assert [one is other for one, other in zip(before, after, strict=True)] == [True, False]
-
-    asyncio.run(main())
+async def test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf() -> None:
+    memories = ResourceMemories()
+    memos = _kopf.Memos(memories)
+    seen, unseen = app("a"), app("b")
+    for each in (seen, unseen):
+        each["metadata"]["uid"] = each["metadata"]["name"]
+    before = [await memos.recall(each, APPS) for each in (seen, unseen)]
+    memory = await memories.recall(cast("Any", seen), noticed_by_listing=True)
+    assert memory.noticed_by_listing, "Kopf notes that it was there at the start, and resumes it"
+    for each in (seen, unseen):
+        await memos.forget(each)
+    after = [await memos.recall(each, APPS) for each in (seen, unseen)]
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False]

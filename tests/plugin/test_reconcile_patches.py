@@ -11,7 +11,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin.patches import OwnPatches
 from kopf_selectcache.testing import faults
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.plugin.reconciling import APPS, app, operated, serving
 
 
@@ -36,7 +36,7 @@ def label(obj: Any) -> None:
         ([label], {"count": 1}, ["status", ""]),
     ],
 )
-def test_each_part_of_a_patch_is_one_request(
+async def test_each_part_of_a_patch_is_one_request(
     registry: kopf.OperatorRegistry,
     functions: list[Callable[[Any], None]],
     fields: dict[str, int],
@@ -48,19 +48,16 @@ def test_each_part_of_a_patch_is_one_request(
         if fields:
             patch.status.update(fields)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: len(cluster.requests.where(verb="patch")) == len(subresources))
-            sent = [each.path.partition("/webapps/web")[2] for each in cluster.requests.where(verb="patch")]
-            assert [each.removeprefix("/") for each in sent] == subresources
-            found = cluster.get(app())
-            assert (found["metadata"].get("labels", {}).get("seen") == "yes") is (label in functions)
-            assert (found.get("status") == {"count": 1}) is ("status" in subresources)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: len(cluster.requests.where(verb="patch")) == len(subresources))
+        sent = [each.path.partition("/webapps/web")[2] for each in cluster.requests.where(verb="patch")]
+        assert [each.removeprefix("/") for each in sent] == subresources
+        found = cluster.get(app())
+        assert (found["metadata"].get("labels", {}).get("seen") == "yes") is (label in functions)
+        assert (found.get("status") == {"count": 1}) is ("status" in subresources)
 
 
-def test_a_function_whose_result_the_server_refuses_is_an_error(
+async def test_a_function_whose_result_the_server_refuses_is_an_error(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is no conflict, which would be repeated in silence."""
@@ -72,15 +69,12 @@ def test_a_function_whose_result_the_server_refuses_is_an_error(
         if len(calls) == 1:
             patch.fns.append(spoil)
 
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: len(calls) == 2)
-
-    run(main())
+    async with serving(app()) as cluster, operated(registry, cluster):
+        await until(lambda: len(calls) == 2)
     assert "A patch was not applied: a patch of Reconciler " in caplog.text
 
 
-def test_functions_have_the_whole_object_where_the_cache_has_a_part(
+async def test_functions_have_the_whole_object_where_the_cache_has_a_part(
     registry: kopf.OperatorRegistry,
 ) -> None:
     seen: list[Any] = []
@@ -93,18 +87,15 @@ def test_functions_have_the_whole_object_where_the_cache_has_a_part(
 
         patch.fns.append(note)
 
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["spec"])}
-        web = app() | {"spec": {"size": 3}}
-        async with serving(web) as cluster, operated(registry, cluster, filters=filters):
-            await until(lambda: cluster.get(web).get("status") == {"count": 1})
-            assert cluster.get(web)["spec"] == {"size": 3}
-
-    run(main())
+    filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["spec"])}
+    web = app() | {"spec": {"size": 3}}
+    async with serving(web) as cluster, operated(registry, cluster, filters=filters):
+        await until(lambda: cluster.get(web).get("status") == {"count": 1})
+        assert cluster.get(web)["spec"] == {"size": 3}
     assert seen[0] == {"size": 3}
 
 
-def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
+async def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[OwnPatches] = []
@@ -121,16 +112,13 @@ def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
         patch.metadata.labels["app"] = "done"
         patch.fns.append(count)
 
-    async def main() -> None:
-        names = [f"web-{number}" for number in range(10)]
-        async with (
-            serving(*(app(name, app="web") for name in names)) as cluster,
-            operated(registry, cluster, filters={APPS: "app=web"}),
-        ):
-            await until(lambda: all("status" in cluster.get(app(name)) for name in names))
-            await until(lambda: not made[0]._records)  # Otherwise they would stay for ever.
-
-    run(main())
+    names = [f"web-{number}" for number in range(10)]
+    async with (
+        serving(*(app(name, app="web") for name in names)) as cluster,
+        operated(registry, cluster, filters={APPS: "app=web"}),
+    ):
+        await until(lambda: all("status" in cluster.get(app(name)) for name in names))
+        await until(lambda: not made[0]._records)  # Otherwise they would stay for ever.
 
 
 @pytest.mark.parametrize(
@@ -138,7 +126,7 @@ def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
     [("status", {"count": 1}), ("metadata", {"labels": {"a": "b"}})],
     ids=["status", "labels"],
 )
-def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backoff(
+async def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backoff(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, part: str, changes: Any
 ) -> None:
     """The line is the only one of its attempt, and without the object that the server quotes."""
@@ -152,14 +140,11 @@ def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backo
         calls.append(None)
         patch[part] = changes
 
-    async def main() -> None:
-        async with serving(app("a")) as cluster:
-            cluster.faults.add(refuse, verb="patch", times=2)
-            async with operated(registry, cluster):
-                await until(lambda: len(calls) > 2)
-                await until(lambda: len(cluster.requests.where(verb="patch")) > 2)
-
-    run(main())
+    async with serving(app("a")) as cluster:
+        cluster.faults.add(refuse, verb="patch", times=2)
+        async with operated(registry, cluster):
+            await until(lambda: len(calls) > 2)
+            await until(lambda: len(cluster.requests.where(verb="patch")) > 2)
     lines = [each for each in caplog.records if each.levelname == "ERROR"]
     about = (
         "A patch was not applied: a patch of Reconciler 'follow' for webapps.example.com shop/a: the server"
@@ -173,7 +158,7 @@ def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backo
     assert "canary" not in caplog.text
 
 
-def test_20_a_refused_patch_of_a_call_that_has_failed_waits_for_the_call(
+async def test_20_a_refused_patch_of_a_call_that_has_failed_waits_for_the_call(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     @selectcache.reconcile(APPS, registry=registry, id="follow")
@@ -181,9 +166,6 @@ def test_20_a_refused_patch_of_a_call_that_has_failed_waits_for_the_call(
         patch.status["count"] = "many"
         raise kopf.TemporaryError("not yet", delay=600)
 
-    async def main() -> None:
-        async with serving(app("a")) as cluster, operated(registry, cluster):
-            await until(lambda: "not applied" in caplog.text)
-
-    run(main())
+    async with serving(app("a")) as cluster, operated(registry, cluster):
+        await until(lambda: "not applied" in caplog.text)
     assert "is called again in 600 s" in caplog.text

@@ -81,20 +81,16 @@ def slow(*more: dict[str, Any]) -> Cluster:
 
 
 @pytest.mark.parametrize("wait", FOR_EVER.values(), ids=FOR_EVER)
-def test_an_operator_ends_though_a_sync_handler_waits_for_ever(
+async def test_an_operator_ends_though_a_sync_handler_waits_for_ever(
     wait: Callable[[Any], Any], registry: kopf.OperatorRegistry
 ) -> None:
     waiting = Waiting(wait)
     kopf.on.event("pods", registry=registry, id="waits")(with_cache(kinds=["pods"])(waiting))
-
-    async def main() -> None:
-        settings = declaring(pods=Selector(fields="spec.nodeName="), secrets="")
-        settings.queueing.exit_timeout = 0
-        async with operating(registry, slow(), settings=settings) as operator:
-            await waiting.waits()
-        assert operator.exception() is None
-
-    run(main())
+    settings = declaring(pods=Selector(fields="spec.nodeName="), secrets="")
+    settings.queueing.exit_timeout = 0
+    async with operating(registry, slow(), settings=settings) as operator:
+        await waiting.waits()
+    assert operator.exception() is None
     (error,) = waiting.errors  # A thread that has only just begun may call after the deadline, or at it.
     ends = "is being stopped", "the operator ends", "has ended"
     assert any(text in str(error) for text in ends)
@@ -123,7 +119,7 @@ async def stopping(
 
 @pytest.mark.parametrize("decorator", CALLED_BY_CACHES.values(), ids=CALLED_BY_CACHES)
 @pytest.mark.parametrize("wait", FOR_EVER.values(), ids=FOR_EVER)
-def test_2_an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads(
+async def test_2_an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads(
     wait: Callable[[Any], Any], decorator: Any, registry: kopf.OperatorRegistry
 ) -> None:
     """Kopf waits for its own handler, which waits for a thread, before it calls the cleanup handlers."""
@@ -139,20 +135,17 @@ def test_2_an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads(
     def second(**_: Any) -> None:
         pass
 
-    async def main() -> None:
-        settings = declaring(pods=Selector(fields="spec.nodeName="))
-        settings.execution.max_workers = 1
-        settings.queueing.exit_timeout = 0
-        async with stopping(registry, settings) as stop:
-            await queued.wait()
-            await cycles()
-            stop.set()
-
-    run(main())
+    settings = declaring(pods=Selector(fields="spec.nodeName="))
+    settings.execution.max_workers = 1
+    settings.queueing.exit_timeout = 0
+    async with stopping(registry, settings) as stop:
+        await queued.wait()
+        await cycles()
+        stop.set()
 
 
 @pytest.mark.parametrize("decorator", CALLED_BY_CACHES.values(), ids=CALLED_BY_CACHES)
-def test_2_a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made(
+async def test_2_a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made(
     decorator: Any, registry: kopf.OperatorRegistry
 ) -> None:
     waiting, called_for = Waiting(), list[str]()
@@ -162,15 +155,11 @@ def test_2_a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made(
         waiting(cache)
 
     decorator(registry=registry)(handle)
-
-    async def main() -> None:
-        settings = declaring(pods=Selector(fields="spec.nodeName="))
-        settings.execution.max_workers = 1
-        async with stopping(registry, settings, pod("web-2")) as stop:
-            await waiting.waits()
-            stop.set()
-
-    run(main())
+    settings = declaring(pods=Selector(fields="spec.nodeName="))
+    settings.execution.max_workers = 1
+    async with stopping(registry, settings, pod("web-2")) as stop:
+        await waiting.waits()
+        stop.set()
     assert len(called_for) == 1
 
 
@@ -197,7 +186,9 @@ def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.
     run(main())
 
 
-def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(registry: kopf.OperatorRegistry) -> None:
+async def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(
+    registry: kopf.OperatorRegistry,
+) -> None:
     begun, finished = asyncio.Event(), asyncio.Event()
     settings = declaring(pods=Selector(fields="spec.nodeName="))
     settings.queueing.exit_timeout = 3600
@@ -214,13 +205,10 @@ def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(registry: kopf.
         if [each.cancelling() for each in caches] == [0]:  # They go on until the handlers have ended.
             finished.set()
 
-    async def main() -> None:
-        async with stopping(registry, settings) as stop:
-            await begun.wait()
-            stop.set()
-        assert finished.is_set()
-
-    run(main())
+    async with stopping(registry, settings) as stop:
+        await begun.wait()
+        stop.set()
+    assert finished.is_set()
 
 
 async def stopped(waiting: Waiting, registry: kopf.OperatorRegistry) -> Any:
@@ -249,26 +237,22 @@ def test_a_daemon_that_is_stopped_ends_though_it_waits(
     assert not caplog.records
 
 
-def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
+async def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
     waiting, other = Waiting(), Waiting()
     kopf.on.create("pods", registry=registry, id="waits")(with_cache(waiting))
     kopf.on.event("pods", registry=registry, id="other")(with_cache(other))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            task = asyncio.create_task(called(only(registry._changing), changing()))
-            unconcerned = asyncio.create_task(called(only(registry._watching), watching()))
-            await waiting.waits()
-            await other.waits()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert waiting.errors
-            assert not other.errors
-            unconcerned.cancel()
-            await asyncio.wait({unconcerned})
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())):
+        task = asyncio.create_task(called(only(registry._changing), changing()))
+        unconcerned = asyncio.create_task(called(only(registry._watching), watching()))
+        await waiting.waits()
+        await other.waits()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert waiting.errors
+        assert not other.errors
+        unconcerned.cancel()
+        await asyncio.wait({unconcerned})
 
 
 def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not() -> None:
@@ -278,7 +262,7 @@ def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not(
         ThreadWaits().run(asyncio.Event().wait, loop)
 
 
-def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
+async def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
     registry: kopf.OperatorRegistry,
 ) -> None:
     """Kopf knows nothing of them; the process would wait for them at its end."""
@@ -295,15 +279,14 @@ def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
 
         threading.Thread(target=run, daemon=True).start()
 
-    async def main() -> None:
-        async with operating(registry, Cluster(pod()), settings=declaring(pods="")):
-            await waiting.waits()
-        assert await asyncio.to_thread(ended.wait, 60)
-
-    run(main())
+    async with operating(registry, Cluster(pod()), settings=declaring(pods="")):
+        await waiting.waits()
+    assert await asyncio.to_thread(ended.wait, 60)
 
 
-def test_the_changes_that_a_daemon_follows_end_when_it_is_stopped(registry: kopf.OperatorRegistry) -> None:
+async def test_the_changes_that_a_daemon_follows_end_when_it_is_stopped(
+    registry: kopf.OperatorRegistry,
+) -> None:
     following = asyncio.Event()
 
     @kopf.daemon("pods", registry=registry)
@@ -313,15 +296,12 @@ def test_the_changes_that_a_daemon_follows_end_when_it_is_stopped(registry: kopf
             following.set()
         return "ended"
 
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            cause = spawned()
-            task = asyncio.create_task(called(only(registry._spawning), cause))
-            await following.wait()
-            cause.stopper.set()
-            assert await task == "ended"
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())):
+        cause = spawned()
+        task = asyncio.create_task(called(only(registry._spawning), cause))
+        await following.wait()
+        cause.stopper.set()
+        assert await task == "ended"
 
 
 @pytest.mark.parametrize("wait", ASYNC.values(), ids=ASYNC)
@@ -360,18 +340,17 @@ def test_an_async_wait_ends_when_its_daemon_is_stopped(
     assert not caplog.records
 
 
-def test_the_error_of_an_async_daemon_that_is_not_stopped_is_raised(registry: kopf.OperatorRegistry) -> None:
+async def test_the_error_of_an_async_daemon_that_is_not_stopped_is_raised(
+    registry: kopf.OperatorRegistry,
+) -> None:
     @kopf.daemon("pods", registry=registry)
     @with_cache
     async def read(cache: Any, **_: Any) -> None:
         cache.get("nodes", "a")
 
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            with pytest.raises(NotDeclared):
-                await called(only(registry._spawning), spawned())
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())):
+        with pytest.raises(NotDeclared):
+            await called(only(registry._spawning), spawned())
 
 
 def test_2_a_call_whose_handler_was_cancelled_in_the_queue_of_threads_is_not_begun() -> None:

@@ -17,7 +17,7 @@ from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.reactions.mapping import mapping_of
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import until
-from tests.kopf_operators import Cluster, called, changing, declaring, launched, only, pod, run
+from tests.kopf_operators import Cluster, called, changing, declaring, launched, only, pod
 from tests.plugin.test_change_handlers import operating
 from tests.rows import each_row
 from tests.secrets import secret
@@ -65,19 +65,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], type]] = {
 
 
 @each_row(("fn", "wanted"), FUNCTIONS.values(), ids=FUNCTIONS)
-def test_20_a_handler_gets_the_cache_that_it_can_use(fn: Callable[..., Any], wanted: type) -> None:
+async def test_20_a_handler_gets_the_cache_that_it_can_use(fn: Callable[..., Any], wanted: type) -> None:
     registry = kopf.OperatorRegistry()
     kopf.on.create("pods", id="it", registry=registry)(with_cache(fn))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            assert await called(only(registry._changing), changing()) == wanted.__name__
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())):
+        assert await called(only(registry._changing), changing()) == wanted.__name__
 
 
 @pytest.mark.parametrize("decorator", ["on.change", "reconcile"])
-def test_20_handlers_of_caches_get_it_as_well(registry: kopf.OperatorRegistry, decorator: str) -> None:
+async def test_20_handlers_of_caches_get_it_as_well(registry: kopf.OperatorRegistry, decorator: str) -> None:
     seen: list[object] = []
     decorate = selectcache.on.change if decorator == "on.change" else selectcache.reconcile
 
@@ -85,12 +81,9 @@ def test_20_handlers_of_caches_get_it_as_well(registry: kopf.OperatorRegistry, d
         found = cache.fetch("configmaps", "options", namespace="shop", default="none")
         seen.append((type(cache), selectcache.current() is cache, found))
 
-    async def main() -> None:
-        decorate("secrets", registry=registry)(handle)
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen)
-
-    run(main())
+    decorate("secrets", registry=registry)(handle)
+    async with operating(registry, secret("a", app="web")):
+        await until(lambda: seen)
     assert seen[0] == (SyncCache, True, "none")
 
 
@@ -107,54 +100,42 @@ def test_20_an_object_with_an_async_call_is_refused(decorate: Callable[..., Any]
         decorate(AsyncCallee())
 
 
-def test_20_a_plain_function_that_returns_a_coroutine_is_refused_at_its_first_call(
+async def test_20_a_plain_function_that_returns_a_coroutine_is_refused_at_its_first_call(
     registry: kopf.OperatorRegistry,
 ) -> None:
     kopf.on.create("pods", id="it", registry=registry)(
         with_cache(lambda cache, **_: async_class_of(cache)),
     )
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            with pytest.raises(selectcache.SelectCacheError) as raised:
-                await called(only(registry._changing), changing())
-            assert isinstance(raised.value, DeclarationError)
-            assert "plain function that returned a coroutine" in raised.value.what
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())):
+        with pytest.raises(selectcache.SelectCacheError) as raised:
+            await called(only(registry._changing), changing())
+        assert isinstance(raised.value, DeclarationError)
+        assert "plain function that returned a coroutine" in raised.value.what
 
 
 @each_row("decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"])
-def test_20_a_plain_function_that_a_cache_calls_must_not_return_a_coroutine_either(
+async def test_20_a_plain_function_that_a_cache_calls_must_not_return_a_coroutine_either(
     decorate: Callable[..., Any], registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     decorate("secrets", registry=registry)(lambda cache, **_: async_class_of(cache))
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: "failed permanently" in caplog.text)
-
-    run(main())
+    async with operating(registry, secret("a", app="web")):
+        await until(lambda: "failed permanently" in caplog.text)
     assert "plain function that returned a coroutine" in caplog.text
 
 
-def test_20_a_when_that_returns_a_coroutine_is_refused_by_its_handler(
+async def test_20_a_when_that_returns_a_coroutine_is_refused_by_its_handler(
     registry: kopf.OperatorRegistry,
 ) -> None:
     """An error in `when=` itself would drop the event for all handlers."""
     when: Any = with_cache(lambda cache, **_: async_class_of(cache))
     kopf.on.create("pods", id="it", when=when, registry=registry)(with_cache(lambda **_: "called"))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())) as operator:
-            await operator.gate(None, None)
-            (chosen,) = registry._changing.get_handlers(changing())
-            with pytest.raises(DeclarationError) as raised:
-                await called(chosen, changing())
-            assert "plain function that returned a coroutine" in raised.value.what
-            assert "await in the handler" in raised.value.remedy
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster(pod())) as operator:
+        await operator.gate(None, None)
+        (chosen,) = registry._changing.get_handlers(changing())
+        with pytest.raises(DeclarationError) as raised:
+            await called(chosen, changing())
+        assert "plain function that returned a coroutine" in raised.value.what
+        assert "await in the handler" in raised.value.remedy
 
 
 # ---- Calls as they are written there.
@@ -210,7 +191,7 @@ def test_20_a_sync_cache_says_that_its_methods_need_no_way_round(fake: FakeCache
 # ---- Functions on the event loop that nobody awaits.
 
 
-def test_20_a_callback_has_the_reads_that_never_wait_and_no_others(fake: FakeCache) -> None:
+async def test_20_a_callback_has_the_reads_that_never_wait_and_no_others(fake: FakeCache) -> None:
     @with_cache
     def when(cache: SyncCache, **_: Any) -> bool:
         assert len(cache.list("pods", labels="app=web")) == 1
@@ -221,13 +202,10 @@ def test_20_a_callback_has_the_reads_that_never_wait_and_no_others(fake: FakeCac
         assert remedy_in(cache).endswith(f"To find out: cache.fetch{CALL} in the handler")
         return True
 
-    async def main() -> None:
-        assert when(cache=fake)
-
-    asyncio.run(main())
+    assert when(cache=fake)
 
 
-def test_20_a_plain_map_has_them_too_and_an_async_one_awaits(fake: FakeCache) -> None:
+async def test_20_a_plain_map_has_them_too_and_an_async_one_awaits(fake: FakeCache) -> None:
     def plain(_: Any, cache: SyncCache) -> list[Key]:
         with pytest.raises(ReadError, match="ask in the handler"):
             cache.fetch("pods", "db-1", namespace="shop")
@@ -236,11 +214,8 @@ def test_20_a_plain_map_has_them_too_and_an_async_one_awaits(fake: FakeCache) ->
     async def awaiting(_: Any, cache: Cache) -> list[Key]:
         return [Key((await cache.fetch("pods", "db-1", namespace="shop"))["metadata"]["name"])]
 
-    async def main() -> None:
-        assert mapping_of(plain).map(WEB, fake) == [Key("web-1")]
-        assert await mapping_of(awaiting).map(WEB, fake) == [Key("db-1")]  # type: ignore[misc]
-
-    asyncio.run(main())
+    assert mapping_of(plain).map(WEB, fake) == [Key("web-1")]
+    assert await mapping_of(awaiting).map(WEB, fake) == [Key("db-1")]  # type: ignore[misc]
 
 
 # ---- The current one, and tests.

@@ -19,7 +19,7 @@ from kopf_selectcache._errors import tell_kopf
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.faults.environment import until
-from tests.kopf_operators import Cluster, admission, called, changing, declaring, launched, only, run
+from tests.kopf_operators import Cluster, admission, called, changing, declaring, launched, only
 from tests.plugin.test_change_handlers import operating
 from tests.rows import each_row
 from tests.secrets import secret
@@ -108,7 +108,7 @@ def test_20_a_declaration_error_has_the_ways_out_in_its_text() -> None:
     assert caught.value.__notes__ == []
 
 
-def test_20_a_temporary_error_has_the_ways_out_of_the_error_that_caused_it(
+async def test_20_a_temporary_error_has_the_ways_out_of_the_error_that_caused_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So does the answer to an admission request."""
@@ -123,25 +123,21 @@ def test_20_a_temporary_error_has_the_ways_out_of_the_error_that_caused_it(
 
     kopf.on.create("pods", id="it", registry=registry)(early)
     kopf.on.validate("pods", id="it", registry=registry)(early)
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster()) as operator:
-            with pytest.raises(kopf.TemporaryError) as temporary:
-                await called(only(registry._changing), changing())
-            assert str(temporary.value) == "pods are not synced. Wait. Ask the server."
-            with pytest.raises(kopf.AdmissionError) as refused:
-                await called(only(registry._webhooks), admission())
-            assert str(refused.value) == "pods are not synced. Wait. Ask the server."
-            monkeypatch.setattr(operator, "gate", gate)
-            with pytest.raises(kopf.TemporaryError) as stale:
-                await called(only(registry._changing), changing())
-            assert str(stale.value) == "pods are too old. Try again."
-
-    run(main())
+    async with launched(declaring(pods=""), Cluster()) as operator:
+        with pytest.raises(kopf.TemporaryError) as temporary:
+            await called(only(registry._changing), changing())
+        assert str(temporary.value) == "pods are not synced. Wait. Ask the server."
+        with pytest.raises(kopf.AdmissionError) as refused:
+            await called(only(registry._webhooks), admission())
+        assert str(refused.value) == "pods are not synced. Wait. Ask the server."
+        monkeypatch.setattr(operator, "gate", gate)
+        with pytest.raises(kopf.TemporaryError) as stale:
+            await called(only(registry._changing), changing())
+        assert str(stale.value) == "pods are too old. Try again."
 
 
 @each_row("decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"])
-def test_20_the_log_of_calls_by_caches_has_the_ways_out(
+async def test_20_the_log_of_calls_by_caches_has_the_ways_out(
     decorate: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = kopf.OperatorRegistry()
@@ -159,9 +155,6 @@ def test_20_the_log_of_calls_by_caches_has_the_ways_out(
     def logged(text: str) -> bool:
         return any(text in record.getMessage() for record in caplog.records)
 
-    async def main() -> None:
-        async with operating(registry, *(secret(name, app="web") for name in errors)):
-            await until(lambda: all(logged(error.what) for error in errors.values()))
-
-    run(main())
+    async with operating(registry, *(secret(name, app="web") for name in errors)):
+        await until(lambda: all(logged(error.what) for error in errors.values()))
     assert [error.line for error in errors.values() if not logged(error.line)] == []

@@ -17,7 +17,7 @@ from kopf_selectcache.reactions.engine import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, mapping_of
 from kopf_selectcache.reactions.predicates import all_of
 from kopf_selectcache.reactions.queue import WorkQueue
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.reactions.test_sources import Failing, by_target, keys_in, queue_of, sleep_briefly
 
 
@@ -29,79 +29,67 @@ def departed(kept: object = None) -> Change:
     return Change(evicted, None, ChangeCause.DELETED, views=Views(Resource(kind, "v1")))
 
 
-def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_has_failed() -> None:
-    async def main() -> None:
-        queue, mapping = queue_of(), Failing()
-        deliveries = deliveries_of(queue, mapping)
-        whole = {"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"target": "dHdv"}}
-        record = Record("", "a", "one", "1", {}, (), compact_json(whole))
-        deliveries.deliver(departed(deliveries.keep(record)), record.key)
-        assert len(queue) == 0
-        await until(lambda: len(queue) == 1)
-        assert keys_in(queue)[0].key == Key("a-dHdv")
-        await deliveries.close()
-
-    run(main())
+async def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_has_failed() -> None:
+    queue, mapping = queue_of(), Failing()
+    deliveries = deliveries_of(queue, mapping)
+    whole = {"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"target": "dHdv"}}
+    record = Record("", "a", "one", "1", {}, (), compact_json(whole))
+    deliveries.deliver(departed(deliveries.keep(record)), record.key)
+    assert len(queue) == 0
+    await until(lambda: len(queue) == 1)
+    assert keys_in(queue)[0].key == Key("a-dHdv")
+    await deliveries.close()
 
 
-def test_of_an_object_that_was_never_seen_whole_only_its_metadata_is_mapped(
+async def test_of_an_object_that_was_never_seen_whole_only_its_metadata_is_mapped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        queue = queue_of()
-        for mapping in (ITSELF, by_target):
-            deliveries = deliveries_of(queue, mapping)
-            deliveries.deliver(departed(), "a")
-            await deliveries.close()
-        assert [run.key for run in keys_in(queue)] == [Key("a")]
-
-    run(main())
+    queue = queue_of()
+    for mapping in (ITSELF, by_target):
+        deliveries = deliveries_of(queue, mapping)
+        deliveries.deliver(departed(), "a")
+        await deliveries.close()
+    assert [run.key for run in keys_in(queue)] == [Key("a")]
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
 
 
-def test_a_mapping_that_runs_ends_with_its_source() -> None:
-    async def main() -> None:
-        ended: list[bool] = []
+async def test_a_mapping_that_runs_ends_with_its_source() -> None:
+    ended: list[bool] = []
 
-        async def wait(_: Any) -> list[Key]:
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                ended.append(True)
-            return []
+    async def wait(_: Any) -> list[Key]:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append(True)
+        return []
 
-        deliveries = deliveries_of(queue_of(), wait)
-        deliveries.deliver(Change.of("sent", None, {"metadata": {"name": "a"}}), "a")
-        for _ in range(3):
-            await asyncio.sleep(0)
-        await deliveries.close()
-        assert ended == [True]
-
-    run(main())
+    deliveries = deliveries_of(queue_of(), wait)
+    deliveries.deliver(Change.of("sent", None, {"metadata": {"name": "a"}}), "a")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await deliveries.close()
+    assert ended == [True]
 
 
-def test_ten_mappings_run_at_the_same_time_and_others_wait_for_them() -> None:
-    async def main() -> None:
-        queue, release = queue_of(), asyncio.Event()
-        began: list[str] = []
+async def test_ten_mappings_run_at_the_same_time_and_others_wait_for_them() -> None:
+    queue, release = queue_of(), asyncio.Event()
+    began: list[str] = []
 
-        async def wait(obj: Any) -> list[Key]:
-            began.append(obj["metadata"]["name"])
-            await release.wait()
-            return [Key(obj["metadata"]["name"])]
+    async def wait(obj: Any) -> list[Key]:
+        began.append(obj["metadata"]["name"])
+        await release.wait()
+        return [Key(obj["metadata"]["name"])]
 
-        deliveries = deliveries_of(queue, wait)
-        for number in range(12):
-            name = str(number)
-            deliveries.deliver(Change.of("entered", None, {"metadata": {"name": name}}), name)
-        await until(lambda: len(began) == 10)
-        await sleep_briefly(0.0)
-        assert len(began) == 10
-        release.set()
-        await until(lambda: len(queue) == 12)
-        await deliveries.close()
-
-    run(main())
+    deliveries = deliveries_of(queue, wait)
+    for number in range(12):
+        name = str(number)
+        deliveries.deliver(Change.of("entered", None, {"metadata": {"name": name}}), name)
+    await until(lambda: len(began) == 10)
+    await sleep_briefly(0.0)
+    assert len(began) == 10
+    release.set()
+    await until(lambda: len(queue) == 12)
+    await deliveries.close()
 
 
 def deliveries_of(queue: WorkQueue, mapping: Any) -> Deliveries:

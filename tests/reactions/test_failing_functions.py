@@ -15,7 +15,7 @@ from kopf_selectcache.plugin.reconcile import Watch
 from kopf_selectcache.reactions.queue import WorkQueue
 from kopf_selectcache.reactions.sources import Kind, Source
 from kopf_selectcache.testing import FakeCache
-from tests.faults.environment import reached, run, until
+from tests.faults.environment import reached, until
 from tests.reactions.test_sources import keys_in, pod, queue_of, sleep_briefly
 
 
@@ -36,45 +36,41 @@ RAISED = pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError, 
 
 @RAISED
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_map_that_raises_anything_is_called_again(is_async: bool, raised: type[BaseException]) -> None:
-    async def main() -> None:
-        errors = [raised("no"), raised("no")]
+async def test_a_map_that_raises_anything_is_called_again(
+    is_async: bool, raised: type[BaseException]
+) -> None:
+    errors = [raised("no"), raised("no")]
 
-        def mapping(obj: Any) -> Any:
-            if errors:
-                raise errors.pop()
-            return [Key(obj["metadata"]["name"], namespace="shop")]
+    def mapping(obj: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return [Key(obj["metadata"]["name"], namespace="shop")]
 
-        async def mapping_async(obj: Any) -> Any:
-            return mapping(obj)
+    async def mapping_async(obj: Any) -> Any:
+        return mapping(obj)
 
-        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
-        chosen = mapping_async if is_async else mapping
-        queue, source = queue_of(), Kind("pods", cache=cache, map=chosen, sleep=sleep_briefly)
-        await start(source, queue)
-        await until(lambda: len(queue) == 1)
-        cache.cluster.create(pod("web-2"))
-        await until(lambda: len(queue) == 2)
-        await source.stop()
-
-    run(main())
+    cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+    chosen = mapping_async if is_async else mapping
+    queue, source = queue_of(), Kind("pods", cache=cache, map=chosen, sleep=sleep_briefly)
+    await start(source, queue)
+    await until(lambda: len(queue) == 1)
+    cache.cluster.create(pod("web-2"))
+    await until(lambda: len(queue) == 2)
+    await source.stop()
 
 
 @RAISED
-def test_a_predicate_that_fails_drops_nothing(
+async def test_a_predicate_that_fails_drops_nothing(
     raised: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> bool:
         raise raised("no")
 
-    async def main() -> None:
-        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
-        queue, source = queue_of(), Kind("pods", cache=cache, predicates=[fail])
-        await start(source, queue)
-        assert len(keys_in(queue)) == 2
-        await source.stop()
-
-    run(main())
+    cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+    queue, source = queue_of(), Kind("pods", cache=cache, predicates=[fail])
+    await start(source, queue)
+    assert len(keys_in(queue)) == 2
+    await source.stop()
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
         "A function in predicates= of the source pods fails, so the change is not dropped."
     ]
@@ -109,7 +105,7 @@ class Bare(Source):
         raise NotImplementedError
 
 
-def test_20_a_source_that_does_not_return_from_follow_is_warned_of_once(
+async def test_20_a_source_that_does_not_return_from_follow_is_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pauses: list[float] = []
@@ -120,13 +116,10 @@ def test_20_a_source_that_does_not_return_from_follow_is_warned_of_once(
     def warnings() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
-    async def main() -> None:
-        starting = asyncio.create_task(Endless(sleep=sleep).start(queue_of()))
-        assert await reached(warnings)
-        starting.cancel()
-        await asyncio.wait({starting})
-
-    run(main())
+    starting = asyncio.create_task(Endless(sleep=sleep).start(queue_of()))
+    assert await reached(warnings)
+    starting.cancel()
+    await asyncio.wait({starting})
     assert pauses == [10.0]
     assert warnings() == ["The source Endless has not returned from follow(). Put its loop into a task."]
 
@@ -146,9 +139,6 @@ def test_20_a_source_that_cannot_be_followed_is_refused_where_it_is_declared(
     assert raised.value.line.lower() == f"{what}. {remedy}.".lower()
 
 
-def test_20_a_source_without_the_init_of_its_base_class_says_so_at_its_start() -> None:
-    async def main() -> None:
-        with pytest.raises(DeclarationError, match=r"Call super\(\).__init__\(\) in its __init__\(\)"):
-            await Bare().start(queue_of())
-
-    run(main())
+async def test_20_a_source_without_the_init_of_its_base_class_says_so_at_its_start() -> None:
+    with pytest.raises(DeclarationError, match=r"Call super\(\).__init__\(\) in its __init__\(\)"):
+        await Bare().start(queue_of())

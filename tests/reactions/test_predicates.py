@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -144,17 +143,14 @@ def test_a_function_gets_a_cache_if_it_takes_one() -> None:
         Function("pods")  # type: ignore[arg-type]
 
 
-def test_an_async_function_is_described_and_not_awaited() -> None:
+async def test_an_async_function_is_described_and_not_awaited() -> None:
     class Callable:
         async def __call__(self, each: Any) -> Any:
             return [in_shop(each["metadata"]["name"])]
 
-    async def main() -> None:
-        mapping = mapping_of(Callable())
-        assert mapping.is_async
-        assert checked_keys(await mapping.map(OWNED, None)) == [in_shop("web-1")]  # type: ignore[misc]
-
-    asyncio.run(main())
+    mapping = mapping_of(Callable())
+    assert mapping.is_async
+    assert checked_keys(await mapping.map(OWNED, None)) == [in_shop("web-1")]  # type: ignore[misc]
     assert not mapping_of(lambda _: []).is_async
 
 

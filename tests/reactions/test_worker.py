@@ -13,7 +13,7 @@ import pytest
 from kopf_selectcache import Key
 from kopf_selectcache.reactions.engine import RunAgain, Worker
 from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
-from tests.faults.environment import reached, run, until
+from tests.faults.environment import reached, until
 from tests.kopf_operators import cycles
 
 A, B, C = (Key(name) for name in "abc")
@@ -79,22 +79,19 @@ class Works:
             await self.task
 
 
-def test_a_limited_number_of_keys_runs_at_once_and_none_twice() -> None:
-    async def main() -> None:
-        async with Works() as works:
-            for key in (A, B, C, A):
-                works.queue.add(key)
-            await until(lambda: works.begun == [A, B])
-            works.queue.add(A)
-            works.going[B].set()
-            await until(lambda: works.begun == [A, B, C])
-            works.going[A].set()
-            await until(lambda: works.begun == [A, B, C, A])
-
-    run(main())
+async def test_a_limited_number_of_keys_runs_at_once_and_none_twice() -> None:
+    async with Works() as works:
+        for key in (A, B, C, A):
+            works.queue.add(key)
+        await until(lambda: works.begun == [A, B])
+        works.queue.add(A)
+        works.going[B].set()
+        await until(lambda: works.begun == [A, B, C])
+        works.going[A].set()
+        await until(lambda: works.begun == [A, B, C, A])
 
 
-def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
+async def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(run: Run) -> RunAgain | None:
@@ -104,182 +101,152 @@ def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
             raise asyncio.CancelledError  # Of something that it awaits.
         return RunAgain(7.0)
 
-    async def main() -> None:
-        async with Works() as works:
-            works.ends = fail
-            works.queue.add(A)
-            for count in range(1, 5):
-                await until(lambda count=count: len(works.begun) == count and A in works.going)  # type: ignore[misc]  # mypy knows no lambda with defaults.
-                works.going[A].set()
-                await until(lambda: not works.queue.running)
-                due = works.queue.next_due()
-                assert due is not None
-                works.time.move(due - works.time.now)
-                assert works.queue.failures(A) == (count if count < 4 else 0)
-            assert works.time.now == pytest.approx(0.005 + 0.010 + 0.020 + 7.0)
-            await until(lambda: len(works.begun) == 5)
-            assert works.causes == ["added", "retry", "retry", "retry", "requeue"]
-
-    run(main())
+    async with Works() as works:
+        works.ends = fail
+        works.queue.add(A)
+        for count in range(1, 5):
+            await until(lambda count=count: len(works.begun) == count and A in works.going)  # type: ignore[misc]  # mypy knows no lambda with defaults.
+            works.going[A].set()
+            await until(lambda: not works.queue.running)
+            due = works.queue.next_due()
+            assert due is not None
+            works.time.move(due - works.time.now)
+            assert works.queue.failures(A) == (count if count < 4 else 0)
+        assert works.time.now == pytest.approx(0.005 + 0.010 + 0.020 + 7.0)
+        await until(lambda: len(works.begun) == 5)
+        assert works.causes == ["added", "retry", "retry", "retry", "requeue"]
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
         f"The run of a has failed: it is repeated in {seconds} s." for seconds in ("0.005", "0.01", "0.02")
     ]
 
 
-def test_a_stop_that_drains_runs_the_ready_keys() -> None:
-    async def main() -> None:
-        async with Works(limit=1) as works:
-            for key in (A, B):
-                works.queue.add(key)
-            works.queue.add_after(C, 5.0)
-            await until(lambda: works.begun == [A])
-            stopping = asyncio.create_task(works.worker.stop(deadline=30.0, drain=True))
-            await until(lambda: works.queue.is_shut_down)
-            works.going[A].set()
-            await until(lambda: works.begun == [A, B])
-            works.going[B].set()
-            assert await stopping == frozenset()
-            await works.task
-
-    run(main())
+async def test_a_stop_that_drains_runs_the_ready_keys() -> None:
+    async with Works(limit=1) as works:
+        for key in (A, B):
+            works.queue.add(key)
+        works.queue.add_after(C, 5.0)
+        await until(lambda: works.begun == [A])
+        stopping = asyncio.create_task(works.worker.stop(deadline=30.0, drain=True))
+        await until(lambda: works.queue.is_shut_down)
+        works.going[A].set()
+        await until(lambda: works.begun == [A, B])
+        works.going[B].set()
+        assert await stopping == frozenset()
+        await works.task
 
 
-def test_a_worker_that_waits_for_a_delay_stops_at_once() -> None:
-    async def main() -> None:
-        async with Works() as works:
-            works.queue.add_after(A, 5.0)
-            await until(lambda: [due for due, _ in works.time.sleeping] == [5.0])
-            assert await works.worker.stop(deadline=30.0) == frozenset()
-            await works.task
-            assert works.begun == []
-
-    run(main())
+async def test_a_worker_that_waits_for_a_delay_stops_at_once() -> None:
+    async with Works() as works:
+        works.queue.add_after(A, 5.0)
+        await until(lambda: [due for due, _ in works.time.sleeping] == [5.0])
+        assert await works.worker.stop(deadline=30.0) == frozenset()
+        await works.task
+        assert works.begun == []
 
 
-def test_a_stop_cancels_calls_that_run_after_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with Works() as works:
-            for key in (A, B, C):
-                works.queue.add(key)
-            await until(lambda: len(works.going) == 2)
-            stopping = asyncio.create_task(works.worker.stop(deadline=30.0))
-            await until(lambda: works.queue.is_shut_down)
-            works.going[A].set()
-            await until(lambda: A not in works.going)
-            assert not stopping.done()
-            works.time.move(30.0)
-            assert await stopping == {B}
-            await works.task
-            assert works.begun == [A, B]
-
-    run(main())
+async def test_a_stop_cancels_calls_that_run_after_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    async with Works() as works:
+        for key in (A, B, C):
+            works.queue.add(key)
+        await until(lambda: len(works.going) == 2)
+        stopping = asyncio.create_task(works.worker.stop(deadline=30.0))
+        await until(lambda: works.queue.is_shut_down)
+        works.going[A].set()
+        await until(lambda: A not in works.going)
+        assert not stopping.done()
+        works.time.move(30.0)
+        assert await stopping == {B}
+        await works.task
+        assert works.begun == [A, B]
     assert not caplog.records
 
 
-def test_a_run_that_resists_its_cancellation_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        release = asyncio.Event()
+async def test_a_run_that_resists_its_cancellation_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    release = asyncio.Event()
 
-        async def resist(_: Run) -> None:
-            while not release.is_set():
-                with suppress(asyncio.CancelledError):
-                    await release.wait()
+    async def resist(_: Run) -> None:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
 
-        time = Time()
-        queue = WorkQueue(clock=lambda: time.now, chance=lambda: 0.0)
-        worker = Worker(queue, resist, limit=1, sleep=time.sleep, clock=lambda: time.now)
-        task = asyncio.create_task(worker.run())
-        queue.add(A)
-        await until(lambda: bool(queue.running))
-        stopping = asyncio.create_task(worker.stop(deadline=0.0))
-        for _ in range(2):
-            await until(lambda: bool(time.sleeping) and not time.sleeping[-1][1].is_set())
-            time.move(10.0)
-        assert await stopping == {A}
-        release.set()
-        await asyncio.wait({task})
-
-    run(main())
+    time = Time()
+    queue = WorkQueue(clock=lambda: time.now, chance=lambda: 0.0)
+    worker = Worker(queue, resist, limit=1, sleep=time.sleep, clock=lambda: time.now)
+    task = asyncio.create_task(worker.run())
+    queue.add(A)
+    await until(lambda: bool(queue.running))
+    stopping = asyncio.create_task(worker.stop(deadline=0.0))
+    for _ in range(2):
+        await until(lambda: bool(time.sleeping) and not time.sleeping[-1][1].is_set())
+        time.move(10.0)
+    assert await stopping == {A}
+    release.set()
+    await asyncio.wait({task})
     assert "These runs have not ended, although they were cancelled: a." in caplog.messages
 
 
-def test_a_failure_during_the_stop_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_during_the_stop_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(_: Run) -> None:
         raise ValueError("no")
 
-    async def main() -> None:
-        async with Works() as works:
-            works.ends = fail
-            works.queue.add(A, cause=Cause("sent"))
-            await until(lambda: A in works.going)
-            stopping = asyncio.create_task(works.worker.stop(deadline=30.0))
-            await until(lambda: works.queue.is_shut_down)
-            works.going[A].set()
-            assert await stopping == frozenset()
-
-    run(main())
+    async with Works() as works:
+        works.ends = fail
+        works.queue.add(A, cause=Cause("sent"))
+        await until(lambda: A in works.going)
+        stopping = asyncio.create_task(works.worker.stop(deadline=30.0))
+        await until(lambda: works.queue.is_shut_down)
+        works.going[A].set()
+        assert await stopping == frozenset()
     assert caplog.messages == ["The run of a has failed: it is not repeated."]
 
 
-def test_nothing_runs_before_the_gate_opens() -> None:
-    async def main() -> None:
-        async with Works() as works:
-            works.opened = opened = asyncio.get_running_loop().create_future()
-            works.queue.add(A)
-            await cycles()
-            assert works.begun == []
-            works.opened = None
-            opened.set_result(None)
-            await until(lambda: works.begun == [A])
-            works.going[A].set()
-
-    run(main())
+async def test_nothing_runs_before_the_gate_opens() -> None:
+    async with Works() as works:
+        works.opened = opened = asyncio.get_running_loop().create_future()
+        works.queue.add(A)
+        await cycles()
+        assert works.begun == []
+        works.opened = None
+        opened.set_result(None)
+        await until(lambda: works.begun == [A])
+        works.going[A].set()
 
 
-def test_a_worker_stops_before_its_gate_opens() -> None:
-    async def main() -> None:
-        async with Works() as works:
-            works.opened = asyncio.get_running_loop().create_future()
-            works.queue.add(A)
-            await cycles()
-            assert await works.worker.stop() == frozenset()
-        assert works.opened.cancelled()
-
-    run(main())
-
-
-def test_a_worker_ends_with_the_error_of_its_gate() -> None:
-    async def main() -> None:
-        works = Works()
+async def test_a_worker_stops_before_its_gate_opens() -> None:
+    async with Works() as works:
         works.opened = asyncio.get_running_loop().create_future()
-        works.opened.set_exception(RuntimeError("it never opens"))
-        with pytest.raises(RuntimeError, match="never opens"):
-            await works.worker.run()
+        works.queue.add(A)
+        await cycles()
+        assert await works.worker.stop() == frozenset()
+    assert works.opened.cancelled()
 
-    run(main())
+
+async def test_a_worker_ends_with_the_error_of_its_gate() -> None:
+    works = Works()
+    works.opened = asyncio.get_running_loop().create_future()
+    works.opened.set_exception(RuntimeError("it never opens"))
+    with pytest.raises(RuntimeError, match="never opens"):
+        await works.worker.run()
 
 
-def test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_others() -> None:
-    async def main() -> None:
-        async with Works(limit=1) as works:
-            take = works.queue.take
+async def test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_others() -> None:
+    async with Works(limit=1) as works:
+        take = works.queue.take
 
-            def cancel() -> None:
-                for task in works.worker.running(lambda key: key == A.pair):
-                    task.cancel()
+        def cancel() -> None:
+            for task in works.worker.running(lambda key: key == A.pair):
+                task.cancel()
 
-            def take_and_cancel() -> Run | None:
-                asyncio.get_running_loop().call_soon(cancel)  # Before the first step of the run.
-                return take()
+        def take_and_cancel() -> Run | None:
+            asyncio.get_running_loop().call_soon(cancel)  # Before the first step of the run.
+            return take()
 
-            works.queue.take = take_and_cancel  # type: ignore[method-assign]
-            works.queue.add(A)
-            works.queue.add(B)
-            assert await reached(lambda: works.begun)
-            assert works.begun == [B]
-            works.queue.take = take  # type: ignore[method-assign]
-            works.queue.add(A)
-            works.going[B].set()
-            await until(lambda: works.begun == [B, A])
-
-    run(main())
+        works.queue.take = take_and_cancel  # type: ignore[method-assign]
+        works.queue.add(A)
+        works.queue.add(B)
+        assert await reached(lambda: works.begun)
+        assert works.begun == [B]
+        works.queue.take = take  # type: ignore[method-assign]
+        works.queue.add(A)
+        works.going[B].set()
+        await until(lambda: works.begun == [B, A])

@@ -12,7 +12,9 @@ from kopf_selectcache.recorder._delivery import EventLog
 from kopf_selectcache.recorder._queue import WaitingWrite
 from kopf_selectcache.recorder.events import Api, Event
 
-from .event_server import EventServer, logged, occurrence, outcomes, raise_, recording, refused, run, written
+from .event_server import EventServer, logged, occurrence, outcomes, raise_, recording, refused, written
+
+pytestmark = pytest.mark.usefixtures("times")
 
 TERMINATING = refused(
     403, "Forbidden", causes=(FieldCause("metadata.namespace", "NamespaceTerminating", ""),)
@@ -20,43 +22,38 @@ TERMINATING = refused(
 ABSENT = refused(404, "NotFound", message='namespaces "shop" not found')
 
 
-def test_20_a_namespace_that_does_not_exist_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_20_a_namespace_that_does_not_exist_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """No Event is tried again, and those that come once there is the namespace are written."""
-
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            server.fail = raise_(ABSENT)
-            for name in "abc":
-                events.record(occurrence(name))
-                await written(events)
-            assert server.writes == ["POST"] * 3
-            assert outcomes(events) == {"rejected": 3}
-            server.fail = lambda _: None
-            events.record(occurrence("d"))
+    server = EventServer()
+    async with recording(server) as events:
+        server.fail = raise_(ABSENT)
+        for name in "abc":
+            events.record(occurrence(name))
             await written(events)
-            assert outcomes(events) == {"rejected": 3, "created": 1}
-
-    run(main())
+        assert server.writes == ["POST"] * 3
+        assert outcomes(events) == {"rejected": 3}
+        server.fail = lambda _: None
+        events.record(occurrence("d"))
+        await written(events)
+        assert outcomes(events) == {"rejected": 3, "created": 1}
     assert logged(caplog) == [
         "The namespace 'shop' does not exist. The Events of webapps there are dropped and counted."
     ]
 
 
 @pytest.mark.parametrize("first", [TERMINATING, None])
-def test_20_a_namespace_that_is_deleted_is_no_warning(first: Any, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            server.fail = raise_(first) if first is not None else lambda _: None
-            events.record(occurrence("a"))
-            await written(events)
-            server.fail = raise_(ABSENT)
-            events.record(occurrence("b"))
-            await written(events)
-            assert outcomes(events)["rejected"] >= 1
-
-    run(main())
+async def test_20_a_namespace_that_is_deleted_is_no_warning(
+    first: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = EventServer()
+    async with recording(server) as events:
+        server.fail = raise_(first) if first is not None else lambda _: None
+        events.record(occurrence("a"))
+        await written(events)
+        server.fail = raise_(ABSENT)
+        events.record(occurrence("b"))
+        await written(events)
+        assert outcomes(events)["rejected"] >= 1
     assert logged(caplog) == []
 
 

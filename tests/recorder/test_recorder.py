@@ -36,62 +36,53 @@ async def written(recorder: Recorder) -> None:
     await until(lambda: recorder.stats().waiting == 0)
 
 
-def test_an_event_is_written_with_the_known_data_of_its_object() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            recorder = Recorder("webapps", environment.cache, host="node-1")
-            related = REFERENCE | {"name": "other", "fieldPath": "data.a"}
-            recorder.record(WEB, "Warning", "BackupFailed", "No space.", action="Backup", related=related)
+async def test_an_event_is_written_with_the_known_data_of_its_object() -> None:
+    async with caching("app=web") as environment:
+        recorder = Recorder("webapps", environment.cache, host="node-1")
+        related = REFERENCE | {"name": "other", "fieldPath": "data.a"}
+        recorder.record(WEB, "Warning", "BackupFailed", "No space.", action="Backup", related=related)
+        await written(recorder)
+        (event,) = await events(environment)
+        wanted = {
+            "involvedObject": REFERENCE | {"resourceVersion": "7"},
+            "related": related,
+            "type": "Warning",
+            "reason": "BackupFailed",
+            "message": "No space.",
+            "action": "Backup",
+            "source": {"component": "webapps", "host": "node-1"},
+            "reportingComponent": "webapps",
+            "reportingInstance": "node-1",
+            "count": 1,
+        }
+        assert {key: event[key] for key in wanted} == wanted
+        await end_recordings(environment.runtime)
+
+
+async def test_an_event_about_an_object_of_the_cluster_is_in_the_namespace_default() -> None:
+    async with caching("app=web") as environment:
+        for api in ("v1", "events.k8s.io/v1"):
+            recorder = Recorder(api.replace("/", "."), environment.cache, api=api)
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+            recorder.record(node, "Normal", "Seen", "It is there.")
             await written(recorder)
-            (event,) = await events(environment)
-            wanted = {
-                "involvedObject": REFERENCE | {"resourceVersion": "7"},
-                "related": related,
-                "type": "Warning",
-                "reason": "BackupFailed",
-                "message": "No space.",
-                "action": "Backup",
-                "source": {"component": "webapps", "host": "node-1"},
-                "reportingComponent": "webapps",
-                "reportingInstance": "node-1",
-                "count": 1,
-            }
-            assert {key: event[key] for key in wanted} == wanted
-            await end_recordings(environment.runtime)
-
-    run(main())
+        assert len(await events(environment, "default")) == 2
+        await end_recordings(environment.runtime)
 
 
-def test_an_event_about_an_object_of_the_cluster_is_in_the_namespace_default() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            for api in ("v1", "events.k8s.io/v1"):
-                recorder = Recorder(api.replace("/", "."), environment.cache, api=api)
-                node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
-                recorder.record(node, "Normal", "Seen", "It is there.")
-                await written(recorder)
-            assert len(await events(environment, "default")) == 2
-            await end_recordings(environment.runtime)
-
-    run(main())
-
-
-def test_objects_of_the_cache_are_recorded_in_each_form() -> None:
-    async def main() -> None:
-        objects = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "shop"}}]
-        async with caching(selectcache.EVERYTHING, *objects) as environment:
-            await environment.cache.wait_synced()
-            recorder = Recorder("webapps", environment.cache)
-            for form in (None, "view"):
-                obj = environment.cache.get("secrets", "web", namespace="shop", as_=form)
-                recorder.record(obj, "Normal", "Seen", "It is there.")
-                await written(recorder)
-            (event,) = await events(environment)
-            assert (event["count"], event["involvedObject"]["kind"]) == (2, "Secret")
-            assert event["involvedObject"]["uid"]
-            await end_recordings(environment.runtime)
-
-    run(main())
+async def test_objects_of_the_cache_are_recorded_in_each_form() -> None:
+    objects = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "shop"}}]
+    async with caching(selectcache.EVERYTHING, *objects) as environment:
+        await environment.cache.wait_synced()
+        recorder = Recorder("webapps", environment.cache)
+        for form in (None, "view"):
+            obj = environment.cache.get("secrets", "web", namespace="shop", as_=form)
+            recorder.record(obj, "Normal", "Seen", "It is there.")
+            await written(recorder)
+        (event,) = await events(environment)
+        assert (event["count"], event["involvedObject"]["kind"]) == (2, "Secret")
+        assert event["involvedObject"]["uid"]
+        await end_recordings(environment.runtime)
 
 
 def test_each_operator_has_a_state_of_its_own() -> None:
@@ -120,67 +111,54 @@ class UnhashableSink:
         self.seen.append(event)
 
 
-def test_a_recorder_made_anew_continues_the_one_before() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            for _ in range(3):
-                recorder = Recorder("webapps", environment.cache)
-                recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-            (recording,) = recordings_of(environment.runtime)
-            assert recording.stats().recorded == 3
-            for sink in (UnhashableSink(), UnhashableSink()):
-                recorder = Recorder("webapps", environment.cache, sink=sink)
-                recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-                assert len(sink.seen) == 1
-            await end_recordings(environment.runtime)
-
-    run(main())
-
-
-def test_the_end_of_the_caches_is_that_of_recorders() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
+async def test_a_recorder_made_anew_continues_the_one_before() -> None:
+    async with caching("app=web") as environment:
+        for _ in range(3):
             recorder = Recorder("webapps", environment.cache)
             recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-            environment.runtime.end()
-            await asyncio.sleep(0)
-            assert recorder.stats().unsent == 1
+        (recording,) = recordings_of(environment.runtime)
+        assert recording.stats().recorded == 3
+        for sink in (UnhashableSink(), UnhashableSink()):
+            recorder = Recorder("webapps", environment.cache, sink=sink)
+            recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+            assert len(sink.seen) == 1
+        await end_recordings(environment.runtime)
 
-    run(main())
+
+async def test_the_end_of_the_caches_is_that_of_recorders() -> None:
+    async with caching("app=web") as environment:
+        recorder = Recorder("webapps", environment.cache)
+        recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+        environment.runtime.end()
+        await asyncio.sleep(0)
+        assert recorder.stats().unsent == 1
 
 
-def test_an_operator_whose_loop_is_closed_is_not_disturbed() -> None:
+async def test_an_operator_whose_loop_is_closed_is_not_disturbed() -> None:
     caches = []
-
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            caches.append(environment.cache)
-
-    run(main())
+    async with caching("app=web") as environment:
+        caches.append(environment.cache)
     recorder = Recorder("webapps", caches[0])
     recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
     assert recorder.stats().waiting == 1
 
 
-def test_the_metrics_add_up() -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
-            for waiting in (10, 20):  # Of one name.
-                recorder = Recorder("webapps", environment.cache, burst=2, waiting=waiting)
-                for _ in range(4):
-                    recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-            collector = Collector(tuple, further=lambda: event_metrics(environment.runtime))
-            for waiting in (2, 0):
-                samples = [each for family in collector.collect() for each in family.samples]
-                found = {(each.name, each.labels.get("outcome")): each.value for each in samples}
-                emitted = found.pop((PREFIX + "emitted_events_total", None))
-                assert found[PREFIX + "waiting_events", None] == waiting
-                assert found[PREFIX + "recorded_events_total", "spam"] == 4
-                assert sum(found.values()) == emitted
-                assert {each.labels["component"] for each in samples} == {"webapps"}
-                await end_recordings(environment.runtime)
-
-    run(main())
+async def test_the_metrics_add_up() -> None:
+    async with caching("app=web") as environment:
+        for waiting in (10, 20):  # Of one name.
+            recorder = Recorder("webapps", environment.cache, burst=2, waiting=waiting)
+            for _ in range(4):
+                recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+        collector = Collector(tuple, further=lambda: event_metrics(environment.runtime))
+        for waiting in (2, 0):
+            samples = [each for family in collector.collect() for each in family.samples]
+            found = {(each.name, each.labels.get("outcome")): each.value for each in samples}
+            emitted = found.pop((PREFIX + "emitted_events_total", None))
+            assert found[PREFIX + "waiting_events", None] == waiting
+            assert found[PREFIX + "recorded_events_total", "spam"] == 4
+            assert sum(found.values()) == emitted
+            assert {each.labels["component"] for each in samples} == {"webapps"}
+            await end_recordings(environment.runtime)
 
 
 # ---- Declarations.

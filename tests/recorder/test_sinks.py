@@ -19,32 +19,30 @@ from .event_server import (
     outcomes,
     passed,
     recording,
-    run,
     written,
 )
+
+pytestmark = pytest.mark.usefixtures("times")
 
 # ---- Sinks.
 
 
-def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> None:
+async def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     seen: list[Event] = []
 
     def broken(_: Event) -> None:
         raise ValueError("hunter2")
 
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server, Limits(burst=2), sink=["log", broken, seen.append]) as events:
-            events.record(occurrence())
-            events.record(occurrence(type_="Warning", message="It\nis late."))
-            events.record(occurrence())
-            events.record(occurrence())
-            await passed(301)
-            assert outcomes(events) == {"handed": 4, "spam": 1, "summaries": 1}
-        assert server.requests == []
-
-    run(main())
+    server = EventServer()
+    async with recording(server, Limits(burst=2), sink=["log", broken, seen.append]) as events:
+        events.record(occurrence())
+        events.record(occurrence(type_="Warning", message="It\nis late."))
+        events.record(occurrence())
+        events.record(occurrence())
+        await passed(301)
+        assert outcomes(events) == {"handed": 4, "spam": 1, "summaries": 1}
+    assert server.requests == []
     assert [event.count for event in seen[:3]] == [1, 1, 2]
     assert len(seen) == 4
     lines = logged(caplog, logging.INFO)
@@ -53,50 +51,40 @@ def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> N
     assert "An Event of webapps is lost, because it raised ValueError. It is counted as failed." in lines
 
 
-def test_the_sink_of_a_recorder_is_not_bound_to_the_run_that_has_started_its_task() -> None:
+async def test_the_sink_of_a_recorder_is_not_bound_to_the_run_that_has_started_its_task() -> None:
     left: list[float] = []
 
     def note(_: Event) -> None:
         left.append(time_left())
 
-    async def main() -> None:
-        with fenced(Fence(lambda: 7.0)):  # Of the run that records first.
-            async with recording(EventServer(), Limits(burst=1), sink=note) as events:
-                events.record(occurrence())
-                events.record(occurrence())
-                await passed(301)
-                assert outcomes(events) == {"handed": 2, "spam": 1, "summaries": 1}
-
-    run(main())
+    with fenced(Fence(lambda: 7.0)):  # Of the run that records first.
+        async with recording(EventServer(), Limits(burst=1), sink=note) as events:
+            events.record(occurrence())
+            events.record(occurrence())
+            await passed(301)
+            assert outcomes(events) == {"handed": 2, "spam": 1, "summaries": 1}
     assert left == [7.0, math.inf], "the summary is that of all runs"
 
 
-def test_a_function_gets_events_beside_the_server() -> None:
+async def test_a_function_gets_events_beside_the_server() -> None:
     seen: list[Event] = []
-
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server, Limits(burst=1), sink=["server", seen.append]) as events:
-            events.record(occurrence())
-            events.record(occurrence())
-            await written(events)
-            assert outcomes(events) == {"created": 1, "spam": 1}
-        assert len(seen) == 2  # With the summary at the end.
-
-    run(main())
+    server = EventServer()
+    async with recording(server, Limits(burst=1), sink=["server", seen.append]) as events:
+        events.record(occurrence())
+        events.record(occurrence())
+        await written(events)
+        assert outcomes(events) == {"created": 1, "spam": 1}
+    assert len(seen) == 2  # With the summary at the end.
 
 
 # ---- Texts.
 
 
-def test_messages_and_bodies_are_json() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-            events.record(occurrence(message="\ud800" + "ä" * 2000))
-            await written(events)
-            (event,) = server.events.values()
-            assert len(event["message"].encode()) <= 1024
-            json.dumps(event)
-
-    run(main())
+async def test_messages_and_bodies_are_json() -> None:
+    server = EventServer()
+    async with recording(server) as events:
+        events.record(occurrence(message="\ud800" + "ä" * 2000))
+        await written(events)
+        (event,) = server.events.values()
+        assert len(event["message"].encode()) <= 1024
+        json.dumps(event)

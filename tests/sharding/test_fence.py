@@ -51,7 +51,7 @@ def take_all(settings: kopf.OperatorSettings) -> None:
 
 
 @pytest.mark.parametrize("how", ["async", "sync", "to_thread"])
-def test_an_event_is_recorded_only_while_the_range_is_held(how: str) -> None:
+async def test_an_event_is_recorded_only_while_the_range_is_held(how: str) -> None:
     registry = kopf.OperatorRegistry()
     begun, go_on, recorded = threading.Event(), threading.Event(), list[int]()
 
@@ -77,23 +77,19 @@ def test_an_event_is_recorded_only_while_the_range_is_held(how: str) -> None:
     functions: dict[str, Any] = {"async": reconcile, "sync": reconcile_in_thread}
     function = functions.get(how, reconcile_by_to_thread)
     selectcache.reconcile("configmaps", registry=registry)(function)
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            async with operator_of_one_key(cluster, registry) as settings:
-                assert await reached(begun.is_set)
-                take_all(settings)
-                go_on.set()
-                assert await reached(lambda: len(recorded) == 2)
-            # The recorders have written what waited.
-            events = cluster._admin.ask("GET", "/api/v1/namespaces/team-0/events")["items"]
-            assert [each["reason"] for each in events] == ["Begun"]
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        async with operator_of_one_key(cluster, registry) as settings:
+            assert await reached(begun.is_set)
+            take_all(settings)
+            go_on.set()
+            assert await reached(lambda: len(recorded) == 2)
+        # The recorders have written what waited.
+        events = cluster._admin.ask("GET", "/api/v1/namespaces/team-0/events")["items"]
+        assert [each["reason"] for each in events] == ["Begun"]
     assert recorded == [0, 1]
 
 
-def test_a_write_to_another_cluster_is_refused_as_well() -> None:
+async def test_a_write_to_another_cluster_is_refused_as_well() -> None:
     registry, errors = kopf.OperatorRegistry(), list[str]()
     begun, go_on = asyncio.Event(), asyncio.Event()
     started = Future[selectcache.Cache]()
@@ -110,24 +106,21 @@ def test_a_write_to_another_cluster_is_refused_as_well() -> None:
             errors.append(str(error))
             raise
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster, EmbeddedCluster(tls=False) as other:
-            other.namespace("team-0")
-            other.create(OBJECT)
-            login = kopf.ConnectionInfo(server=other.url, token=other.token)
-            async with (
-                operator_of_one_key(cluster, registry) as settings,
-                selectcache.Caches(CONFIGMAPS, login=login) as cache,
-            ):
-                started.set_result(cache)
-                assert await reached(begun.is_set)
-                take_all(settings)
-                go_on.set()
-                assert await reached(lambda: errors)
-                data = other.get(OBJECT)["data"]
-                assert ("first" in data, "late" in data) == (True, False)
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster, EmbeddedCluster(tls=False) as other:
+        other.namespace("team-0")
+        other.create(OBJECT)
+        login = kopf.ConnectionInfo(server=other.url, token=other.token)
+        async with (
+            operator_of_one_key(cluster, registry) as settings,
+            selectcache.Caches(CONFIGMAPS, login=login) as cache,
+        ):
+            started.set_result(cache)
+            assert await reached(begun.is_set)
+            take_all(settings)
+            go_on.set()
+            assert await reached(lambda: errors)
+            data = other.get(OBJECT)["data"]
+            assert ("first" in data, "late" in data) == (True, False)
     assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
 
 
@@ -168,7 +161,7 @@ def test_a_task_that_outlives_its_run_writes_while_the_range_is_held_and_not_lat
     assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
 
 
-def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_the_range() -> None:
+async def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_the_range() -> None:
     write = Write(Verb.REPLACE, {"metadata": {"name": "a", "resourceVersion": "6"}}, "a")
 
     async def outcome_of(fault: str, fences: list[float]) -> object:
@@ -180,14 +173,11 @@ def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_th
             except (Unreachable, Unsettled) as error:
                 return error
 
-    async def main() -> None:
-        for fault in ("unsent", "429"):
-            assert isinstance(await outcome_of(fault, [5.0, 0.0]), Fenced)
-        unsettled = await outcome_of("dropped", [5.0, 0.0])
-        assert isinstance(unsettled, Unsettled), "the server may have executed it"
-        assert "this replica does not handle its object any more" in str(unsettled)
-
-    run(main())
+    for fault in ("unsent", "429"):
+        assert isinstance(await outcome_of(fault, [5.0, 0.0]), Fenced)
+    unsettled = await outcome_of("dropped", [5.0, 0.0])
+    assert isinstance(unsettled, Unsettled), "the server may have executed it"
+    assert "this replica does not handle its object any more" in str(unsettled)
 
 
 def test_no_write_is_sent_with_a_time_that_the_server_takes_for_no_limit() -> None:
@@ -216,7 +206,7 @@ def test_no_other_way_of_writing_has_come() -> None:
 
 
 @pytest.mark.parametrize("in_task", [True, False])
-def test_a_range_is_not_clean_as_long_as_the_server_may_execute_a_write(*, in_task: bool) -> None:
+async def test_a_range_is_not_clean_as_long_as_the_server_may_execute_a_write(*, in_task: bool) -> None:
     """The write is one of a task that has outlived its run, or its answer was lost."""
     registry, tasks, ended = kopf.OperatorRegistry(), list[asyncio.Task[Any]](), asyncio.Event()
 
@@ -232,25 +222,22 @@ def test_a_range_is_not_clean_as_long_as_the_server_may_execute_a_write(*, in_ta
             await asyncio.wait(tasks)
         ended.set()
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            silence = cluster.faults.add(Silence(), verb="patch", resource="configmaps")
-            async with operator_of_one_key(cluster, registry) as settings:
-                assert await reached(ended.is_set)
-                assert await reached(lambda: silence.hits)
-                shards = shards_of(settings)
-                range_ = shards.range_of(("team-0", "x"))
-                assert await reached(lambda: all(each.done() for each in shards._running(range_)))
-                assert not await shards.drain(range_), "the taker must wait"
-                assert await shards.drain(range_ - 1), "of another range, nothing is under way"
-                silence.release()
-                await asyncio.wait(tasks)
-                assert isinstance(tasks[0].exception(), selectcache.OutcomeUnknown) is not in_task
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        silence = cluster.faults.add(Silence(), verb="patch", resource="configmaps")
+        async with operator_of_one_key(cluster, registry) as settings:
+            assert await reached(ended.is_set)
+            assert await reached(lambda: silence.hits)
+            shards = shards_of(settings)
+            range_ = shards.range_of(("team-0", "x"))
+            assert await reached(lambda: all(each.done() for each in shards._running(range_)))
+            assert not await shards.drain(range_), "the taker must wait"
+            assert await shards.drain(range_ - 1), "of another range, nothing is under way"
+            silence.release()
+            await asyncio.wait(tasks)
+            assert isinstance(tasks[0].exception(), selectcache.OutcomeUnknown) is not in_task
 
 
-def test_an_answered_write_keeps_no_range_from_being_clean() -> None:
+async def test_an_answered_write_keeps_no_range_from_being_clean() -> None:
     registry, ended = kopf.OperatorRegistry(), asyncio.Event()
 
     @selectcache.reconcile("configmaps", registry=registry)
@@ -260,17 +247,14 @@ def test_an_answered_write_keeps_no_range_from_being_clean() -> None:
             await cache.live.patch("configmaps", "absent", namespace=namespace, changes={"data": {}})
         ended.set()
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster, operator_of_one_key(cluster, registry) as settings:
-            assert await reached(ended.is_set)
-            shards = shards_of(settings)
-            shards.ownership = Movable()  # Else further runs would begin.
-            assert await shards.drain(shards.range_of(("team-0", "x")))
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster, operator_of_one_key(cluster, registry) as settings:
+        assert await reached(ended.is_set)
+        shards = shards_of(settings)
+        shards.ownership = Movable()  # Else further runs would begin.
+        assert await shards.drain(shards.range_of(("team-0", "x")))
 
 
-def test_work_that_a_handler_starts_for_all_keys_is_not_bound_to_its_key() -> None:
+async def test_work_that_a_handler_starts_for_all_keys_is_not_bound_to_its_key() -> None:
     """A cache whose filter it changes goes on after its range has moved."""
     registry, lines, left = kopf.OperatorRegistry(), list[str](), dict[str, float]()
 
@@ -283,18 +267,15 @@ def test_work_that_a_handler_starts_for_all_keys_is_not_bound_to_its_key() -> No
         await cache.declare("v1/secrets", selectcache.EVERYTHING, replace=True)
         lines.append(name)
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("team-0")
-            cluster.create(OBJECT)
-            filters = CONFIGMAPS | {"v1/secrets": "app=web"}
-            configure = sharded(Sharding(static=(0, 1)))
-            async with operated(registry, cluster, filters=filters, configure=configure) as settings:
-                assert await reached(lambda: lines)
-                take_all(settings)
-                metadata = {"name": "s", "namespace": "team-0"}
-                cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-                assert await reached(lambda: "s" in left)
-                assert left["s"] == inf
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("team-0")
+        cluster.create(OBJECT)
+        filters = CONFIGMAPS | {"v1/secrets": "app=web"}
+        configure = sharded(Sharding(static=(0, 1)))
+        async with operated(registry, cluster, filters=filters, configure=configure) as settings:
+            assert await reached(lambda: lines)
+            take_all(settings)
+            metadata = {"name": "s", "namespace": "team-0"}
+            cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+            assert await reached(lambda: "s" in left)
+            assert left["s"] == inf

@@ -22,7 +22,7 @@ from kopf_selectcache.plugin.operator import Operator, operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards, Static
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.environment import reached, run, until
+from tests.faults.environment import reached, until
 from tests.plugin.reconciling import operated
 
 from .processes import configmap
@@ -81,7 +81,7 @@ def shards_of(settings: kopf.OperatorSettings) -> Shards:
 
 
 @pytest.mark.parametrize("by", ["namespace", "object"])
-def test_each_key_is_handled_by_one_of_two_static_replicas(by: Literal["namespace", "object"]) -> None:
+async def test_each_key_is_handled_by_one_of_two_static_replicas(by: Literal["namespace", "object"]) -> None:
     handled: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
     def registry_of(replica: int) -> kopf.OperatorRegistry:
@@ -97,31 +97,26 @@ def test_each_key_is_handled_by_one_of_two_static_replicas(by: Literal["namespac
 
         return registry
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            populated(cluster)
-            first = operated(
-                registry_of(0), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(by=by, static=(0, 2)))
-            )
-            second = operated(
-                registry_of(1), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(by=by, static=(1, 2)))
-            )
-            async with first as one, second:
-                assert await reached(lambda: sum(map(len, handled.values())) == 2 * len(KEYS))
-                shards = shards_of(one)
-                mine = {key for key in KEYS if shards.handles(key)}
-        are_together = {namespace for namespace, _ in mine}.isdisjoint(
-            namespace for namespace, _ in KEYS - mine
+    async with EmbeddedCluster(tls=False) as cluster:
+        populated(cluster)
+        first = operated(
+            registry_of(0), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(by=by, static=(0, 2)))
         )
-        assert are_together is (by == "namespace")
-        assert handled["reconcile 0"] == handled["change 0"] == mine
-        assert handled["reconcile 1"] == handled["change 1"] == KEYS - mine
-        assert 0 < len(mine) < len(KEYS)
+        second = operated(
+            registry_of(1), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(by=by, static=(1, 2)))
+        )
+        async with first as one, second:
+            assert await reached(lambda: sum(map(len, handled.values())) == 2 * len(KEYS))
+            shards = shards_of(one)
+            mine = {key for key in KEYS if shards.handles(key)}
+    are_together = {namespace for namespace, _ in mine}.isdisjoint(namespace for namespace, _ in KEYS - mine)
+    assert are_together is (by == "namespace")
+    assert handled["reconcile 0"] == handled["change 0"] == mine
+    assert handled["reconcile 1"] == handled["change 1"] == KEYS - mine
+    assert 0 < len(mine) < len(KEYS)
 
-    run(main())
 
-
-def test_a_range_that_comes_has_all_of_its_keys_run_and_one_that_goes_none() -> None:
+async def test_a_range_that_comes_has_all_of_its_keys_run_and_one_that_goes_none() -> None:
     handled: list[tuple[str, str, str]] = []
     registry, movable = kopf.OperatorRegistry(), Movable()
 
@@ -133,35 +128,32 @@ def test_a_range_that_comes_has_all_of_its_keys_run_and_one_that_goes_none() -> 
     async def change(name: str, namespace: str, **_: object) -> None:
         handled.append(("change", namespace, name))
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            populated(cluster)
-            async with operated(
-                registry, cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 1)))
-            ) as settings:
-                assert await reached(lambda: len(handled) == 2 * len(KEYS))
-                shards = shards_of(settings)
-                shards.ownership = movable
-                handled.clear()
-                for key in KEYS:
-                    cluster.patch(configmap(*key, 0), {"data": {"number": "1"}})
-                store = operated_by(settings).runtime.informer("v1/configmaps").state.store
-                assert await reached(lambda: all(b'"1"' in each.data for each in store.records()[0]))
-                for _ in range(100):  # The keys of the changes are taken, and dropped.
-                    await asyncio.sleep(0)
-                assert handled == []
-                movable.give(even := range(0, 64, 2))
-                shards.start(even)
-                mine = {key for key in KEYS if shards.handles(key)}
-                assert 0 < len(mine) < len(KEYS)
-                assert await reached(lambda: len(handled) == 2 * len(mine))
-                assert {each[1:] for each in handled} == mine
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        populated(cluster)
+        async with operated(
+            registry, cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 1)))
+        ) as settings:
+            assert await reached(lambda: len(handled) == 2 * len(KEYS))
+            shards = shards_of(settings)
+            shards.ownership = movable
+            handled.clear()
+            for key in KEYS:
+                cluster.patch(configmap(*key, 0), {"data": {"number": "1"}})
+            store = operated_by(settings).runtime.informer("v1/configmaps").state.store
+            assert await reached(lambda: all(b'"1"' in each.data for each in store.records()[0]))
+            for _ in range(100):  # The keys of the changes are taken, and dropped.
+                await asyncio.sleep(0)
+            assert handled == []
+            movable.give(even := range(0, 64, 2))
+            shards.start(even)
+            mine = {key for key in KEYS if shards.handles(key)}
+            assert 0 < len(mine) < len(KEYS)
+            assert await reached(lambda: len(handled) == 2 * len(mine))
+            assert {each[1:] for each in handled} == mine
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-def test_a_run_that_outlives_its_range_writes_nothing(*, in_thread: bool) -> None:
+async def test_a_run_that_outlives_its_range_writes_nothing(*, in_thread: bool) -> None:
     registry, movable = kopf.OperatorRegistry(), Movable()
     begun, go_on, errors = threading.Event(), threading.Event(), list[str]()
 
@@ -187,29 +179,25 @@ def test_a_run_that_outlives_its_range_writes_nothing(*, in_thread: bool) -> Non
 
     function: Any = reconcile_in_thread if in_thread else reconcile
     selectcache.reconcile("configmaps", registry=registry)(function)
-
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("team-0")
-            obj = configmap("team-0", "x", 0)
-            cluster.create(obj)
-            async with operated(
-                registry, cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 1)))
-            ) as settings:
-                assert await reached(begun.is_set)
-                shards_of(settings).ownership = movable
-                go_on.set()
-                assert await reached(lambda: errors)
-                assert "late" not in cluster.get(obj)["data"]
-                movable.give(range(64))
-                shards_of(settings).start(range(64))
-                assert await reached(lambda: "late" in cluster.get(obj)["data"])
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("team-0")
+        obj = configmap("team-0", "x", 0)
+        cluster.create(obj)
+        async with operated(
+            registry, cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 1)))
+        ) as settings:
+            assert await reached(begun.is_set)
+            shards_of(settings).ownership = movable
+            go_on.set()
+            assert await reached(lambda: errors)
+            assert "late" not in cluster.get(obj)["data"]
+            movable.give(range(64))
+            shards_of(settings).start(range(64))
+            assert await reached(lambda: "late" in cluster.get(obj)["data"])
     assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
 
 
-def test_runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time(
+async def test_runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -225,34 +213,31 @@ def test_runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time(
             cancelled.set()
             raise
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("team-0")
-            cluster.create(configmap("team-0", "x", 0))
-            async with operated(
-                registry, cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 1)))
-            ) as settings:
-                await begun.wait()
-                shards, passed = shards_of(settings), asyncio.Event()
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("team-0")
+        cluster.create(configmap("team-0", "x", 0))
+        async with operated(
+            registry, cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 1)))
+        ) as settings:
+            await begun.wait()
+            shards, passed = shards_of(settings), asyncio.Event()
 
-                async def sleep(_: float) -> None:
-                    await passed.wait()
+            async def sleep(_: float) -> None:
+                await passed.wait()
 
-                shards._sleep = sleep
-                range_ = shards.range_of(("team-0", "x"))
-                shards.ownership = movable
-                draining = asyncio.create_task(shards.drain(range_))
-                for _ in range(20):
-                    await asyncio.sleep(0)
-                assert not cancelled.is_set()
-                passed.set()
-                await draining
-                assert cancelled.is_set()
-                assert await reached(
-                    lambda: "was cancelled: this replica does not handle it any more" in caplog.text
-                )
-
-    run(main())
+            shards._sleep = sleep
+            range_ = shards.range_of(("team-0", "x"))
+            shards.ownership = movable
+            draining = asyncio.create_task(shards.drain(range_))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not cancelled.is_set()
+            passed.set()
+            await draining
+            assert cancelled.is_set()
+            assert await reached(
+                lambda: "was cancelled: this replica does not handle it any more" in caplog.text
+            )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kopf_selectcache import Sharding, _kopf
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Fault, Refuse, Silence
-from tests.faults.environment import reached, run, until
+from tests.faults.environment import reached, until
 from tests.plugin.reconciling import operated
 from tests.plugin.test_probe import free_endpoint, probe
 
@@ -60,44 +60,38 @@ def url(number: int) -> list[str]:
     return [f"https://replica-{number}.example.com/check"]
 
 
-def test_the_replica_that_gets_the_name_of_the_configuration_writes_it() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            first, second = (admitting(each, Sharding(static=(0, 1))) for each in (1, 2))
-            async with operated(validating(), cluster, filters=CONFIGMAPS, configure=first) as one:
-                assert await reached(lambda: written(cluster) == url(1))
-                mine = shards_of(one)
-                range_ = mine.range_of(("", NAME))
-                mine.ownership, own = Movable(), mine.ownership
-                await mine.drain(range_)
-                mine.cool({range_})
-                async with operated(validating(), cluster, filters=CONFIGMAPS, configure=second) as two:
-                    assert await reached(lambda: written(cluster) == url(2))
-                    others = shards_of(two)
-                    others.ownership, mine.ownership = Movable(), own
-                    await others.drain(range_)
-                    others.cool({range_})
-                    mine.start({range_})
-                    assert await reached(lambda: written(cluster) == url(1))
-                assert written(cluster) == url(1), "the second does not handle it"
-            assert written(cluster) == url(1), "other replicas serve it"
-            patches = [each for each in cluster.requests if each.name == NAME and each.verb == "patch"]
-            assert all(" range=" in each.agent for each in patches), "nobody else writes it"
-
-    run(main())
-
-
-def test_kopf_without_other_replicas_removes_the_webhooks_at_its_end() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            first, second = admitting(1, Sharding(static=(0, 1))), admitting(2, None)
-            async with operated(validating(), cluster, filters=CONFIGMAPS, configure=first):
-                assert await reached(lambda: written(cluster) == url(1))
-            async with operated(validating(), cluster, filters=CONFIGMAPS, configure=second):
+async def test_the_replica_that_gets_the_name_of_the_configuration_writes_it() -> None:
+    async with EmbeddedCluster(tls=False) as cluster:
+        first, second = (admitting(each, Sharding(static=(0, 1))) for each in (1, 2))
+        async with operated(validating(), cluster, filters=CONFIGMAPS, configure=first) as one:
+            assert await reached(lambda: written(cluster) == url(1))
+            mine = shards_of(one)
+            range_ = mine.range_of(("", NAME))
+            mine.ownership, own = Movable(), mine.ownership
+            await mine.drain(range_)
+            mine.cool({range_})
+            async with operated(validating(), cluster, filters=CONFIGMAPS, configure=second) as two:
                 assert await reached(lambda: written(cluster) == url(2))
-            assert written(cluster) == []
+                others = shards_of(two)
+                others.ownership, mine.ownership = Movable(), own
+                await others.drain(range_)
+                others.cool({range_})
+                mine.start({range_})
+                assert await reached(lambda: written(cluster) == url(1))
+            assert written(cluster) == url(1), "the second does not handle it"
+        assert written(cluster) == url(1), "other replicas serve it"
+        patches = [each for each in cluster.requests if each.name == NAME and each.verb == "patch"]
+        assert all(" range=" in each.agent for each in patches), "nobody else writes it"
 
-    run(main())
+
+async def test_kopf_without_other_replicas_removes_the_webhooks_at_its_end() -> None:
+    async with EmbeddedCluster(tls=False) as cluster:
+        first, second = admitting(1, Sharding(static=(0, 1))), admitting(2, None)
+        async with operated(validating(), cluster, filters=CONFIGMAPS, configure=first):
+            assert await reached(lambda: written(cluster) == url(1))
+        async with operated(validating(), cluster, filters=CONFIGMAPS, configure=second):
+            assert await reached(lambda: written(cluster) == url(2))
+        assert written(cluster) == []
 
 
 async def ended(operator: AbstractAsyncContextManager[kopf.OperatorSettings]) -> None:
@@ -110,7 +104,7 @@ async def ended(operator: AbstractAsyncContextManager[kopf.OperatorSettings]) ->
 @pytest.mark.parametrize(
     ("fault", "expected"), [(Refuse(404), _kopf.APINotFoundError), (Silence(), TimeoutError)]
 )
-def test_a_configuration_that_may_not_be_written_ends_the_operator_as_ever(
+async def test_a_configuration_that_may_not_be_written_ends_the_operator_as_ever(
     fault: Fault, expected: type[Exception]
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
@@ -118,39 +112,31 @@ def test_a_configuration_that_may_not_be_written_ends_the_operator_as_ever(
         settings.networking.error_backoffs = []
         settings.networking.request_timeout = 0.5 if expected is TimeoutError else 60.0
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.faults.add(fault, verb="create", resource="validatingwebhookconfigurations")
-            with pytest.raises(expected):
-                await ended(operated(validating(), cluster, filters=CONFIGMAPS, configure=configure))
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.faults.add(fault, verb="create", resource="validatingwebhookconfigurations")
+        with pytest.raises(expected):
+            await ended(operated(validating(), cluster, filters=CONFIGMAPS, configure=configure))
 
 
-def test_a_configuration_whose_range_goes_meanwhile_is_written_once_it_returns(
+async def test_a_configuration_whose_range_goes_meanwhile_is_written_once_it_returns(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         admitting(1, Sharding(static=(0, 1)))(settings)
         settings.networking.error_backoffs = repeat(0.0)
 
-    async def main() -> None:
-        caplog.set_level(logging.INFO)
-        async with EmbeddedCluster(tls=False) as cluster:
-            refusal = cluster.faults.add(
-                Refuse(503), verb="create", resource="validatingwebhookconfigurations"
-            )
-            async with operated(validating(), cluster, filters=CONFIGMAPS, configure=configure) as one:
-                assert await reached(lambda: refusal.hits)
-                shards = shards_of(one)
-                own, shards.ownership = shards.ownership, Movable()
-                assert await reached(lambda: "was not sent" in caplog.text)
-                cluster.faults.clear()
-                shards.ownership = own
-                shards.start({shards.range_of(("", NAME))})
-                assert await reached(lambda: written(cluster) == url(1))
-
-    run(main())
+    caplog.set_level(logging.INFO)
+    async with EmbeddedCluster(tls=False) as cluster:
+        refusal = cluster.faults.add(Refuse(503), verb="create", resource="validatingwebhookconfigurations")
+        async with operated(validating(), cluster, filters=CONFIGMAPS, configure=configure) as one:
+            assert await reached(lambda: refusal.hits)
+            shards = shards_of(one)
+            own, shards.ownership = shards.ownership, Movable()
+            assert await reached(lambda: "was not sent" in caplog.text)
+            cluster.faults.clear()
+            shards.ownership = own
+            shards.start({shards.range_of(("", NAME))})
+            assert await reached(lambda: written(cluster) == url(1))
 
 
 OBJECT = configmap("team-0", "x", 0)
@@ -162,7 +148,7 @@ def take_all(settings: kopf.OperatorSettings) -> None:
 
 
 @pytest.mark.parametrize("kind", ["create in a thread", "create", "daemon in a thread", "timer"])
-def test_kopf_writes_nothing_for_a_handler_that_outlives_its_range(
+async def test_kopf_writes_nothing_for_a_handler_that_outlives_its_range(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its new owner does."""
@@ -193,32 +179,27 @@ def test_kopf_writes_nothing_for_a_handler_that_outlives_its_range(
         sharded(Sharding(static=(0, 1)))(settings)
         settings.posting.enabled = True
 
-    async def main() -> None:
-        caplog.set_level(logging.INFO)
-        async with EmbeddedCluster(tls=False) as cluster:
-            cluster.namespace("team-0")
-            cluster.create(OBJECT)
+    caplog.set_level(logging.INFO)
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("team-0")
+        cluster.create(OBJECT)
 
-            def reasons() -> set[str]:
-                events = cluster._admin.ask("GET", "/api/v1/namespaces/team-0/events")["items"]
-                return {each["reason"] for each in events}
+        def reasons() -> set[str]:
+            events = cluster._admin.ask("GET", "/api/v1/namespaces/team-0/events")["items"]
+            return {each["reason"] for each in events}
 
-            async with operated(
-                registry_of("first"), cluster, filters=CONFIGMAPS, configure=configure
-            ) as one:
-                assert await reached(begun.is_set)
-                if not kind.startswith("create"):
-                    assert await reached(lambda: "finalizers" in cluster.get(OBJECT)["metadata"])
-                before = cluster.get(OBJECT)
-                take_all(one)
-                go_on.set()
-                assert await reached(lambda: "was not sent" in caplog.text)
-            assert (cluster.get(OBJECT), reasons() & {"first", "Logging"}) == (before, set())
-            async with operated(registry_of("second"), cluster, filters=CONFIGMAPS, configure=configure):
-                assert await reached(lambda: cluster.get(OBJECT)["metadata"]["labels"].get("by") == "second")
-                assert await reached(lambda: "second" in reasons())
-
-    run(main())
+        async with operated(registry_of("first"), cluster, filters=CONFIGMAPS, configure=configure) as one:
+            assert await reached(begun.is_set)
+            if not kind.startswith("create"):
+                assert await reached(lambda: "finalizers" in cluster.get(OBJECT)["metadata"])
+            before = cluster.get(OBJECT)
+            take_all(one)
+            go_on.set()
+            assert await reached(lambda: "was not sent" in caplog.text)
+        assert (cluster.get(OBJECT), reasons() & {"first", "Logging"}) == (before, set())
+        async with operated(registry_of("second"), cluster, filters=CONFIGMAPS, configure=configure):
+            assert await reached(lambda: cluster.get(OBJECT)["metadata"]["labels"].get("by") == "second")
+            assert await reached(lambda: "second" in reasons())
 
 
 def is_sharded(settings: kopf.OperatorSettings) -> bool:
@@ -226,7 +207,7 @@ def is_sharded(settings: kopf.OperatorSettings) -> bool:
     return operator is not None and operator.shards is not None
 
 
-def test_activities_run_in_each_replica() -> None:
+async def test_activities_run_in_each_replica() -> None:
     calls = list[str]()
 
     def registry_of(number: int) -> kopf.OperatorRegistry:
@@ -239,20 +220,17 @@ def test_activities_run_in_each_replica() -> None:
             getattr(kopf.on, name)(id=name, registry=registry)(noting(name))
         return registry
 
-    async def main() -> None:
-        async with EmbeddedCluster(tls=False) as cluster:
-            for number in (0, 1):
-                endpoint, configure = free_endpoint(), sharded(Sharding(static=(number, 2)))
-                async with operated(
-                    registry_of(number),
-                    cluster,
-                    filters=CONFIGMAPS,
-                    configure=configure,
-                    liveness_endpoint=endpoint,
-                ) as one:
-                    assert await reached(partial(is_sharded, one))
-                    code, report = await probe(endpoint)
-                    assert (code, report["sharding"]) == (200, {"condition": "its ranges never move"})
-
-    run(main())
+    async with EmbeddedCluster(tls=False) as cluster:
+        for number in (0, 1):
+            endpoint, configure = free_endpoint(), sharded(Sharding(static=(number, 2)))
+            async with operated(
+                registry_of(number),
+                cluster,
+                filters=CONFIGMAPS,
+                configure=configure,
+                liveness_endpoint=endpoint,
+            ) as one:
+                assert await reached(partial(is_sharded, one))
+                code, report = await probe(endpoint)
+                assert (code, report["sharding"]) == (200, {"condition": "its ranges never move"})
     assert calls == [f"{each} {number}" for number in (0, 1) for each in ("startup", "probe", "cleanup")]

@@ -31,7 +31,6 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.apiserver.process import free_port
-from tests.faults.environment import run
 from tests.plugin.test_kopf_names import ADVICE
 
 LOGGER = logging.getLogger("kopf.test")
@@ -89,224 +88,189 @@ def writes_to(cluster: EmbeddedCluster) -> list[Asked]:
     return [each for each in cluster.requests if each.name == "x" and each.verb == "patch"]
 
 
-def test_each_write_of_kopf_has_the_time_that_is_left_and_names_its_sender() -> None:
+async def test_each_write_of_kopf_has_the_time_that_is_left_and_names_its_sender() -> None:
     def finalize(body: Any) -> None:
         body["metadata"]["finalizers"] = ["example.com/mine"]
         body.setdefault("status", {})["message"] = "seen"
 
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            patch = kopf.Patch(
-                {"metadata": {"labels": {"app": "web"}}, "status": {"reason": "new"}}, fns=[finalize]
-            )
-            fence = Fence(lambda: 4.5, sender=SENDER)
-            with fenced(fence):
-                body, remaining = await patched(settings, patch)
-            assert remaining is None
-            assert (body["metadata"]["labels"], body["status"]["message"]) == ({"app": "web"}, "seen")
-            requests = writes_to(cluster)
-            # Merge patches and JSON patches, each of the object and of its status.
-            assert [each.resource for each in requests] == ["pods", "pods/status"] * 2
-            assert {each.query.get("timeout") for each in requests} == {"4.500s"}
-            (agent,) = {each.agent for each in requests}
-            assert agent == f"kopf/{_kopf.INSTALLED} {SENDER}"
-            assert fence.close(), "all were answered"
-
-    run(main())
+    async with served() as (cluster, settings):
+        patch = kopf.Patch(
+            {"metadata": {"labels": {"app": "web"}}, "status": {"reason": "new"}}, fns=[finalize]
+        )
+        fence = Fence(lambda: 4.5, sender=SENDER)
+        with fenced(fence):
+            body, remaining = await patched(settings, patch)
+        assert remaining is None
+        assert (body["metadata"]["labels"], body["status"]["message"]) == ({"app": "web"}, "seen")
+        requests = writes_to(cluster)
+        # Merge patches and JSON patches, each of the object and of its status.
+        assert [each.resource for each in requests] == ["pods", "pods/status"] * 2
+        assert {each.query.get("timeout") for each in requests} == {"4.500s"}
+        (agent,) = {each.agent for each in requests}
+        assert agent == f"kopf/{_kopf.INSTALLED} {SENDER}"
+        assert fence.close(), "all were answered"
 
 
-def test_kopf_takes_an_object_of_another_replica_for_absent(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            fence = Fence(lambda: 5.0)
-            assert fence.close()
-            with caplog.at_level(logging.INFO), fenced(fence):
-                assert await patched(settings, labelled("late")) == (None, None)
-            assert writes_to(cluster) == []
-
-    run(main())
+async def test_kopf_takes_an_object_of_another_replica_for_absent(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as (cluster, settings):
+        fence = Fence(lambda: 5.0)
+        assert fence.close()
+        with caplog.at_level(logging.INFO), fenced(fence):
+            assert await patched(settings, labelled("late")) == (None, None)
+        assert writes_to(cluster) == []
     told = [each for each in caplog.records if each.levelno >= logging.INFO]
     assert [each.getMessage() for each in told] == [
         f"Kopf's PATCH of {PATH}/x was not sent: this replica does not handle its object any more."
     ]
 
 
-def test_each_try_of_kopf_is_checked() -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            cluster.faults.add(Refuse(503), verb="patch", resource="pods", times=1)
-            left = [5.0, 0.0]
-            fence = Fence(lambda: left.pop(0))
-            with fenced(fence):
-                assert await patched(settings, labelled("late")) == (None, None)
-            assert [each.code for each in writes_to(cluster)] == [503]
-            assert not fence.close(), "the server may execute it yet"
-
-    run(main())
+async def test_each_try_of_kopf_is_checked() -> None:
+    async with served() as (cluster, settings):
+        cluster.faults.add(Refuse(503), verb="patch", resource="pods", times=1)
+        left = [5.0, 0.0]
+        fence = Fence(lambda: left.pop(0))
+        with fenced(fence):
+            assert await patched(settings, labelled("late")) == (None, None)
+        assert [each.code for each in writes_to(cluster)] == [503]
+        assert not fence.close(), "the server may execute it yet"
 
 
-def test_a_write_of_kopf_that_is_not_answered_in_time_may_be_executed_later() -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            settings.networking.error_backoffs = []
-            silence = cluster.faults.add(Silence(), verb="patch", resource="pods")
-            fence = Fence(lambda: 0.05)
-            with fenced(fence), pytest.raises(TimeoutError):
-                await patched(settings, labelled("late"))
-            assert len(silence.hits) == 1
-            silence.release()
-            assert not fence.close()
-
-    run(main())
+async def test_a_write_of_kopf_that_is_not_answered_in_time_may_be_executed_later() -> None:
+    async with served() as (cluster, settings):
+        settings.networking.error_backoffs = []
+        silence = cluster.faults.add(Silence(), verb="patch", resource="pods")
+        fence = Fence(lambda: 0.05)
+        with fenced(fence), pytest.raises(TimeoutError):
+            await patched(settings, labelled("late"))
+        assert len(silence.hits) == 1
+        silence.release()
+        assert not fence.close()
 
 
 @pytest.mark.parametrize("code", [404, 409, 422, 429, 501])
-def test_a_refusal_is_an_answer_to_kopf(code: int) -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            settings.networking.error_backoffs = []
-            cluster.faults.add(Refuse(code), verb="patch", resource="pods")
-            fence = Fence(lambda: inf)
-            with fenced(fence), nullcontext() if code == 404 else pytest.raises(APIError):
-                assert await patched(settings, labelled("web")) == (None, None)
-            (request,) = writes_to(cluster)
-            assert "timeout" not in request.query, "static replicas have no end"
-            assert fence.close()
-
-    run(main())
+async def test_a_refusal_is_an_answer_to_kopf(code: int) -> None:
+    async with served() as (cluster, settings):
+        settings.networking.error_backoffs = []
+        cluster.faults.add(Refuse(code), verb="patch", resource="pods")
+        fence = Fence(lambda: inf)
+        with fenced(fence), nullcontext() if code == 404 else pytest.raises(APIError):
+            assert await patched(settings, labelled("web")) == (None, None)
+        (request,) = writes_to(cluster)
+        assert "timeout" not in request.query, "static replicas have no end"
+        assert fence.close()
 
 
-def test_a_write_that_never_reached_a_server_is_not_awaited() -> None:
-    async def main() -> None:
-        async with served() as (_, settings):
-            settings.networking.error_backoffs = []
-            vault = Vault({"login": kopf.ConnectionInfo(server=f"http://127.0.0.1:{free_port()}")})
-            _kopf.vault_var.set(vault)
-            fence = Fence(lambda: 5.0)
-            with fenced(fence), pytest.raises(aiohttp.ClientConnectorError):
-                await patched(settings, labelled("web"))
-            await vault.close()
-            assert fence.close()
-
-    run(main())
-
-
-def test_the_manager_of_fields_is_the_same_in_each_replica() -> None:
-    """The server takes it from the User-Agent."""
-
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            pod = {**POD, "metadata": {"name": "y", "namespace": "team-0"}}
-            writer = Writer(KopfTransport(_kopf.vault_var.get()))
-            create = WriteCall(Write(Verb.CREATE, pod, "y"), PATH, {"fieldManager": "maker"}, f"{PATH}/y")
-            label = Write(Verb.MERGE, {"metadata": {"labels": {"ours": "yes"}}}, "y")
-            await writer.run(create, timeout=30.0)
-            for fence in (
-                Fence(lambda: 5.0, sender=SENDER),
-                Fence(lambda: 5.0, sender="web-2 range=1 epoch=2"),
-            ):
-                with fenced(fence):
-                    await patched(settings, labelled("web"), name="y")
-                    await writer.run(WriteCall(label, f"{PATH}/y", {}, f"{PATH}/y"), timeout=30.0)
-            found = cluster.get(pod)["metadata"]["managedFields"]
-            assert {each["manager"] for each in found} == {"maker", "kopf", "kopf-selectcache"}
-            ours = [each.agent for each in cluster.requests if "kopf-selectcache" in each.agent]
-            assert ours == [
-                "kopf-selectcache",
-                f"kopf-selectcache/{SENDER}",
-                "kopf-selectcache/web-2 range=1 epoch=2",
-            ]
-
-    run(main())
-
-
-def test_creations_are_checked_and_reads_are_not() -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            body: Any = {**POD, "metadata": {"name": "y"}}
-            fence = Fence(lambda: 5.0, sender=SENDER)
-
-            async def create() -> Any:
-                return await create_obj(
-                    settings=settings,
-                    resource=PODS,
-                    namespace=NamespaceName("team-0"),
-                    body=body,
-                    logger=LOGGER,
-                )
-
-            with fenced(fence):
-                await create()
-                fence.close()
-                with pytest.raises(_kopf.APINotFoundError, match="this replica does not handle it any more"):
-                    await create()
-                found = await get(f"{PATH}/y", settings=settings, logger=LOGGER)
-            assert found["metadata"]["name"] == "y"
-            (request,) = [
-                each
-                for each in cluster.requests
-                if each.verb == "create" and each.resource == "pods" and SENDER in each.agent
-            ]
-            assert (request.code, request.query) == (201, {"timeout": "5.000s"})
-
-    run(main())
-
-
-def test_kopf_alone_writes_as_ever() -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
+async def test_a_write_that_never_reached_a_server_is_not_awaited() -> None:
+    async with served() as (_, settings):
+        settings.networking.error_backoffs = []
+        vault = Vault({"login": kopf.ConnectionInfo(server=f"http://127.0.0.1:{free_port()}")})
+        _kopf.vault_var.set(vault)
+        fence = Fence(lambda: 5.0)
+        with fenced(fence), pytest.raises(aiohttp.ClientConnectorError):
             await patched(settings, labelled("web"))
-            (request,) = writes_to(cluster)
-            assert (request.query, request.agent) == ({}, f"kopf/{_kopf.INSTALLED}")
+        await vault.close()
+        assert fence.close()
 
-    run(main())
+
+async def test_the_manager_of_fields_is_the_same_in_each_replica() -> None:
+    """The server takes it from the User-Agent."""
+    async with served() as (cluster, settings):
+        pod = {**POD, "metadata": {"name": "y", "namespace": "team-0"}}
+        writer = Writer(KopfTransport(_kopf.vault_var.get()))
+        create = WriteCall(Write(Verb.CREATE, pod, "y"), PATH, {"fieldManager": "maker"}, f"{PATH}/y")
+        label = Write(Verb.MERGE, {"metadata": {"labels": {"ours": "yes"}}}, "y")
+        await writer.run(create, timeout=30.0)
+        for fence in (
+            Fence(lambda: 5.0, sender=SENDER),
+            Fence(lambda: 5.0, sender="web-2 range=1 epoch=2"),
+        ):
+            with fenced(fence):
+                await patched(settings, labelled("web"), name="y")
+                await writer.run(WriteCall(label, f"{PATH}/y", {}, f"{PATH}/y"), timeout=30.0)
+        found = cluster.get(pod)["metadata"]["managedFields"]
+        assert {each["manager"] for each in found} == {"maker", "kopf", "kopf-selectcache"}
+        ours = [each.agent for each in cluster.requests if "kopf-selectcache" in each.agent]
+        assert ours == [
+            "kopf-selectcache",
+            f"kopf-selectcache/{SENDER}",
+            "kopf-selectcache/web-2 range=1 epoch=2",
+        ]
+
+
+async def test_creations_are_checked_and_reads_are_not() -> None:
+    async with served() as (cluster, settings):
+        body: Any = {**POD, "metadata": {"name": "y"}}
+        fence = Fence(lambda: 5.0, sender=SENDER)
+
+        async def create() -> Any:
+            return await create_obj(
+                settings=settings,
+                resource=PODS,
+                namespace=NamespaceName("team-0"),
+                body=body,
+                logger=LOGGER,
+            )
+
+        with fenced(fence):
+            await create()
+            fence.close()
+            with pytest.raises(_kopf.APINotFoundError, match="this replica does not handle it any more"):
+                await create()
+            found = await get(f"{PATH}/y", settings=settings, logger=LOGGER)
+        assert found["metadata"]["name"] == "y"
+        (request,) = [
+            each
+            for each in cluster.requests
+            if each.verb == "create" and each.resource == "pods" and SENDER in each.agent
+        ]
+        assert (request.code, request.query) == (201, {"timeout": "5.000s"})
+
+
+async def test_kopf_alone_writes_as_ever() -> None:
+    async with served() as (cluster, settings):
+        await patched(settings, labelled("web"))
+        (request,) = writes_to(cluster)
+        assert (request.query, request.agent) == ({}, f"kopf/{_kopf.INSTALLED}")
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-def test_kopf_posts_an_event_only_while_the_range_is_held(*, in_thread: bool) -> None:
+async def test_kopf_posts_an_event_only_while_the_range_is_held(*, in_thread: bool) -> None:
     guard()
+    events = asyncio.Queue[Any]()
+    _kopf.event_queue_var.set(events)
+    _kopf.event_queue_loop_var.set(asyncio.get_running_loop())
+    settings = kopf.OperatorSettings()
+    _kopf.settings_var.set(settings)
+    pod = kopf.Body(POD)  # type: ignore[arg-type]  # It has all that a reference needs.
 
-    async def main() -> None:
-        events = asyncio.Queue[Any]()
-        _kopf.event_queue_var.set(events)
-        _kopf.event_queue_loop_var.set(asyncio.get_running_loop())
-        settings = kopf.OperatorSettings()
-        _kopf.settings_var.set(settings)
-        pod = kopf.Body(POD)  # type: ignore[arg-type]  # It has all that a reference needs.
+    async def post(reason: str) -> None:
+        if in_thread:
+            await asyncio.to_thread(kopf.info, pod, reason=reason)
+        else:
+            kopf.info(pod, reason=reason)
 
-        async def post(reason: str) -> None:
-            if in_thread:
-                await asyncio.to_thread(kopf.info, pod, reason=reason)
-            else:
-                kopf.info(pod, reason=reason)
-
-        fence = Fence(lambda: 5.0)
-        with fenced(fence):
-            await post("Begun")
-            fence.close()
-            await post("Late")
-        await post("Other")
-        await asyncio.sleep(0)
-        assert [events.get_nowait().reason for _ in range(events.qsize())] == ["Begun", "Other"]
-
-    run(main())
+    fence = Fence(lambda: 5.0)
+    with fenced(fence):
+        await post("Begun")
+        fence.close()
+        await post("Late")
+    await post("Other")
+    await asyncio.sleep(0)
+    assert [events.get_nowait().reason for _ in range(events.qsize())] == ["Begun", "Other"]
 
 
-def test_kopf_goes_on_with_other_credentials_if_a_session_is_closed() -> None:
-    async def main() -> None:
-        async with served() as (cluster, settings):
-            closed = aiohttp.ClientSession()
-            await closed.close()
-            login = kopf.ConnectionInfo(server=cluster.url, token=cluster.token)
-            first = kopf.AiohttpSession(server=cluster.url, aiohttp_session=closed, priority=1)
-            vault = Vault({"first": first, "second": login})
-            _kopf.vault_var.set(vault)
-            with fenced(Fence(lambda: 5.0)):
-                body, _ = await patched(settings, labelled("web"))
-            await vault.close()
-            assert body["metadata"]["labels"] == {"app": "web"}
-
-    run(main())
+async def test_kopf_goes_on_with_other_credentials_if_a_session_is_closed() -> None:
+    async with served() as (cluster, settings):
+        closed = aiohttp.ClientSession()
+        await closed.close()
+        login = kopf.ConnectionInfo(server=cluster.url, token=cluster.token)
+        first = kopf.AiohttpSession(server=cluster.url, aiohttp_session=closed, priority=1)
+        vault = Vault({"first": first, "second": login})
+        _kopf.vault_var.set(vault)
+        with fenced(Fence(lambda: 5.0)):
+            body, _ = await patched(settings, labelled("web"))
+        await vault.close()
+        assert body["metadata"]["labels"] == {"app": "web"}
 
 
 def test_all_requests_of_kopf_are_sent_by_one_function() -> None:

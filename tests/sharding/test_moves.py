@@ -99,99 +99,84 @@ def told(*, initial: bool = True) -> tuple[kopf.OperatorRegistry, list[str]]:
     return registry, lines
 
 
-def test_a_new_owner_learns_of_an_object_that_departed_while_its_range_was_warm() -> None:
+async def test_a_new_owner_learns_of_an_object_that_departed_while_its_range_was_warm() -> None:
     registry, lines = told()
-
-    async def main() -> None:
-        async with moved(registry, "x", "y") as replica:
-            assert await reached(lambda: len(lines) == 4)
-            replica.take()
-            lines.clear()
-            await replica.delete("x")
-            assert lines == []
-            replica.give()
-            assert await reached(lambda: len(lines) == 4)
-            await replica.rest()
-            assert sorted(lines) == [
-                "change x left",
-                "change y entered",
-                "reconcile x deleted",
-                "reconcile y",
-            ]
-
-    run(main())
+    async with moved(registry, "x", "y") as replica:
+        assert await reached(lambda: len(lines) == 4)
+        replica.take()
+        lines.clear()
+        await replica.delete("x")
+        assert lines == []
+        replica.give()
+        assert await reached(lambda: len(lines) == 4)
+        await replica.rest()
+        assert sorted(lines) == [
+            "change x left",
+            "change y entered",
+            "reconcile x deleted",
+            "reconcile y",
+        ]
 
 
-def test_a_departure_while_a_range_is_warm_is_forgotten_once_it_is_cooled() -> None:
+async def test_a_departure_while_a_range_is_warm_is_forgotten_once_it_is_cooled() -> None:
     registry, lines = told()
-
-    async def main() -> None:
-        async with moved(registry, "x", "y") as replica:
-            assert await reached(lambda: len(lines) == 4)
-            replica.take()
-            lines.clear()
-            await replica.delete("x")
-            range_ = replica.shards.range_of((SPACE, ""))
-            replica.shards.cool({range_})
-            await replica.rest()
-            await replica.shards.warm(range_)
-            replica.give()
-            assert await reached(lambda: len(lines) >= 2)
-            await replica.rest()
-            assert sorted(lines) == ["change y entered", "reconcile y"]
-
-    run(main())
+    async with moved(registry, "x", "y") as replica:
+        assert await reached(lambda: len(lines) == 4)
+        replica.take()
+        lines.clear()
+        await replica.delete("x")
+        range_ = replica.shards.range_of((SPACE, ""))
+        replica.shards.cool({range_})
+        await replica.rest()
+        await replica.shards.warm(range_)
+        replica.give()
+        assert await reached(lambda: len(lines) >= 2)
+        await replica.rest()
+        assert sorted(lines) == ["change y entered", "reconcile y"]
 
 
-def test_a_change_of_a_warm_range_reaches_a_handler_that_skips_existing_objects() -> None:
+async def test_a_change_of_a_warm_range_reaches_a_handler_that_skips_existing_objects() -> None:
     registry, lines = told(initial=False)
-
-    async def main() -> None:
-        async with moved(registry, "x", "y") as replica:
-            assert await reached(lambda: len(lines) == 2)
-            replica.take()
-            lines.clear()
-            replica.cluster.patch(configmap(SPACE, "x", 0), {"data": {"number": "1"}})
-            store = replica.operator.runtime.informer("v1/configmaps").state.store
-            assert await reached(lambda: any(b'"1"' in each.data for each in store.records()[0]))
-            await replica.rest()
-            replica.give()
-            assert await reached(lambda: len(lines) == 3)
-            await replica.rest()
-            assert sorted(lines) == ["change x updated", "reconcile x", "reconcile y"]
-
-    run(main())
+    async with moved(registry, "x", "y") as replica:
+        assert await reached(lambda: len(lines) == 2)
+        replica.take()
+        lines.clear()
+        replica.cluster.patch(configmap(SPACE, "x", 0), {"data": {"number": "1"}})
+        store = replica.operator.runtime.informer("v1/configmaps").state.store
+        assert await reached(lambda: any(b'"1"' in each.data for each in store.records()[0]))
+        await replica.rest()
+        replica.give()
+        assert await reached(lambda: len(lines) == 3)
+        await replica.rest()
+        assert sorted(lines) == ["change x updated", "reconcile x", "reconcile y"]
 
 
-def test_a_range_is_run_although_the_names_of_kinds_are_not_known() -> None:
+async def test_a_range_is_run_although_the_names_of_kinds_are_not_known() -> None:
     registry, lines = kopf.OperatorRegistry(), list[str]()
 
     @selectcache.reconcile("webapps", registry=registry)
     async def reconcile(name: str, **_: object) -> None:
         lines.append(name)
 
-    async def main() -> None:
-        web = app("web") | {"metadata": {"name": "web", "namespace": SPACE}}
-        async with moved(registry, objects=[CRD, web], filters={APPS: selectcache.EVERYTHING}) as replica:
-            assert await reached(lambda: lines == ["web"])
-            replica.take()
-            lines.clear()
-            add = replica.cluster.faults.add
-            silence = add(Silence(), where=lambda asked: asked.path.startswith("/apis/other.io"))
-            cache = selectcache.Cache(replica.operator.runtime)
-            declaring = asyncio.create_task(cache.declare("other.io/v1/things", selectcache.EVERYTHING))
-            assert await reached(lambda: silence.hits)
-            with pytest.raises(selectcache.NotSynced):
-                replica.operator.runtime.informer("webapps")
-            replica.give()
-            silence.release()
-            declaring.cancel()
-            assert await reached(lambda: lines == ["web"])
-
-    run(main())
+    web = app("web") | {"metadata": {"name": "web", "namespace": SPACE}}
+    async with moved(registry, objects=[CRD, web], filters={APPS: selectcache.EVERYTHING}) as replica:
+        assert await reached(lambda: lines == ["web"])
+        replica.take()
+        lines.clear()
+        add = replica.cluster.faults.add
+        silence = add(Silence(), where=lambda asked: asked.path.startswith("/apis/other.io"))
+        cache = selectcache.Cache(replica.operator.runtime)
+        declaring = asyncio.create_task(cache.declare("other.io/v1/things", selectcache.EVERYTHING))
+        assert await reached(lambda: silence.hits)
+        with pytest.raises(selectcache.NotSynced):
+            replica.operator.runtime.informer("webapps")
+        replica.give()
+        silence.release()
+        declaring.cancel()
+        assert await reached(lambda: lines == ["web"])
 
 
-def test_the_state_of_an_object_is_dropped_with_its_range() -> None:
+async def test_the_state_of_an_object_is_dropped_with_its_range() -> None:
     registry, memos, lines = kopf.OperatorRegistry(), list[Any](), list[str]()
 
     @selectcache.reconcile("configmaps", registry=registry)
@@ -204,25 +189,22 @@ def test_the_state_of_an_object_is_dropped_with_its_range() -> None:
         lines.append(name)
         raise kopf.TemporaryError("again", delay=3600)
 
-    async def main() -> None:
-        async with moved(registry, "x") as replica:
-            assert await reached(lambda: memos and lines)
-            await replica.rest()
-            handling = [each for each in replica.shards._handling if hasattr(each, "known")]
-            assert [[*each.known()] for each in handling] == 2 * [[KEY]]
-            replica.take()
-            replica.give()
-            assert await reached(lambda: len(memos) == 2 and len(lines) == 2)
-            await replica.rest()
-            assert memos[0] is not memos[1], "another replica may have handled it meanwhile"
-            (kept,) = [each._memos._memories._items for each in handling if hasattr(each, "_memos")]
-            assert len(kept) == 1
-            replica.take()
-            replica.shards.cool({replica.shards.range_of((SPACE, ""))})
-            assert not kept
-            assert await reached(lambda: [[*each.known()] for each in handling] == 2 * [[]])
-
-    run(main())
+    async with moved(registry, "x") as replica:
+        assert await reached(lambda: memos and lines)
+        await replica.rest()
+        handling = [each for each in replica.shards._handling if hasattr(each, "known")]
+        assert [[*each.known()] for each in handling] == 2 * [[KEY]]
+        replica.take()
+        replica.give()
+        assert await reached(lambda: len(memos) == 2 and len(lines) == 2)
+        await replica.rest()
+        assert memos[0] is not memos[1], "another replica may have handled it meanwhile"
+        (kept,) = [each._memos._memories._items for each in handling if hasattr(each, "_memos")]
+        assert len(kept) == 1
+        replica.take()
+        replica.shards.cool({replica.shards.range_of((SPACE, ""))})
+        assert not kept
+        assert await reached(lambda: [[*each.known()] for each in handling] == 2 * [[]])
 
 
 def test_a_new_owner_sees_the_writes_of_the_previous_one_before_it_writes() -> None:
@@ -290,79 +272,63 @@ def test_a_new_owner_sees_the_writes_of_the_previous_one_before_it_writes() -> N
     run(main())
 
 
-def test_the_end_of_the_caches_ends_the_wait_of_a_range_without_an_error() -> None:
+async def test_the_end_of_the_caches_ends_the_wait_of_a_range_without_an_error() -> None:
     registry, lines = told()
-
-    async def main() -> None:
-        async with moved(registry, "x") as replica:
-            assert await reached(lambda: len(lines) == 2)
-            reaching = asyncio.create_task(replica.shards.reach(str(10**9)))
-            informer = replica.operator.runtime.informer("v1/configmaps")
-            assert await reached(lambda: informer.waiting_handlers)
-        await reaching
-
-    run(main())
+    async with moved(registry, "x") as replica:
+        assert await reached(lambda: len(lines) == 2)
+        reaching = asyncio.create_task(replica.shards.reach(str(10**9)))
+        informer = replica.operator.runtime.informer("v1/configmaps")
+        assert await reached(lambda: informer.waiting_handlers)
+    await reaching
     assert str(ServerVersion("7")) == "the ranges of this replica"
 
 
-def test_a_replica_without_a_lease_keeps_no_departures() -> None:
+async def test_a_replica_without_a_lease_keeps_no_departures() -> None:
     registry, lines = told()
-
-    async def main() -> None:
-        async with moved(registry, "x", "y") as replica:
-            assert await reached(lambda: len(lines) == 4)
-            replica.take()
-            replica.movable.is_member = False
-            lines.clear()
-            await replica.delete("x")
-            replica.movable.is_member = True
-            replica.give()
-            assert await reached(lambda: len(lines) >= 2)
-            await replica.rest()
-            assert sorted(lines) == ["change y entered", "reconcile y"]
-
-    run(main())
+    async with moved(registry, "x", "y") as replica:
+        assert await reached(lambda: len(lines) == 4)
+        replica.take()
+        replica.movable.is_member = False
+        lines.clear()
+        await replica.delete("x")
+        replica.movable.is_member = True
+        replica.give()
+        assert await reached(lambda: len(lines) >= 2)
+        await replica.rest()
+        assert sorted(lines) == ["change y entered", "reconcile y"]
 
 
-def test_a_cache_that_is_removed_meanwhile_keeps_no_range_waiting() -> None:
+async def test_a_cache_that_is_removed_meanwhile_keeps_no_range_waiting() -> None:
     registry, lines = told()
-
-    async def main() -> None:
-        async with moved(registry, "x", filters={"v1/secrets": selectcache.EVERYTHING}) as replica:
-            assert await reached(lambda: len(lines) == 2)
-            proxy = replica.cluster.faults.add(Silence(), verb="list", resource="secrets")
-            informer = replica.operator.runtime.informer("v1/secrets")
-            reaching = asyncio.create_task(replica.shards.reach(str(replica.cluster.version + 1)))
-            assert await reached(lambda: informer.waiting_handlers and proxy.hits)
-            await selectcache.Cache(replica.operator.runtime).undeclare("secrets")
-            replica.cluster.create(configmap(SPACE, "y", 0))
-            await reaching
-
-    run(main())
+    async with moved(registry, "x", filters={"v1/secrets": selectcache.EVERYTHING}) as replica:
+        assert await reached(lambda: len(lines) == 2)
+        proxy = replica.cluster.faults.add(Silence(), verb="list", resource="secrets")
+        informer = replica.operator.runtime.informer("v1/secrets")
+        reaching = asyncio.create_task(replica.shards.reach(str(replica.cluster.version + 1)))
+        assert await reached(lambda: informer.waiting_handlers and proxy.hits)
+        await selectcache.Cache(replica.operator.runtime).undeclare("secrets")
+        replica.cluster.create(configmap(SPACE, "y", 0))
+        await reaching
 
 
-def test_objects_that_come_and_go_with_a_range_have_not_changed() -> None:
+async def test_objects_that_come_and_go_with_a_range_have_not_changed() -> None:
     registry, lines = told(initial=False)
-
-    async def main() -> None:
-        async with moved(registry, "x") as replica:
-            assert await reached(lambda: lines == ["reconcile x"])
-            replica.take()
-            lines.clear()
-            range_ = replica.shards.range_of((SPACE, ""))
-            replica.shards.cool({range_})
-            assert await reached(lambda: not replica.names())
-            await replica.shards.warm(range_)
-            await replica.rest()
-            replica.give()
-            assert await reached(lambda: lines)
-            await replica.rest()
-            assert lines == ["reconcile x"]
-
-    run(main())
+    async with moved(registry, "x") as replica:
+        assert await reached(lambda: lines == ["reconcile x"])
+        replica.take()
+        lines.clear()
+        range_ = replica.shards.range_of((SPACE, ""))
+        replica.shards.cool({range_})
+        assert await reached(lambda: not replica.names())
+        await replica.shards.warm(range_)
+        await replica.rest()
+        replica.give()
+        assert await reached(lambda: lines)
+        await replica.rest()
+        assert lines == ["reconcile x"]
 
 
-def test_a_message_of_a_channel_for_a_key_of_another_replica_is_logged_once(
+async def test_a_message_of_a_channel_for_a_key_of_another_replica_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", logger="kopf_selectcache")
@@ -376,44 +342,38 @@ def test_a_message_of_a_channel_for_a_key_of_another_replica_is_logged_once(
     def told() -> list[str]:
         return [each.getMessage() for each in caplog.records if "is dropped" in each.getMessage()]
 
-    async def main() -> None:
-        async with moved(registry, "x") as replica:
-            assert await reached(lambda: lines == ["x"])
-            replica.take()
-            for name in ("x", "y"):
-                await pushes.send({"metadata": {"name": name, "namespace": SPACE}})
-            assert await reached(told)
-            await replica.rest()
-            (line,) = told()
-            assert line == (
-                "What pushes sends here for keys of other replicas is dropped, such as team-0/x, which"
-                " replica other handles. Send it in each replica."
-            )
-            assert lines == ["x"]
-
-    run(main())
+    async with moved(registry, "x") as replica:
+        assert await reached(lambda: lines == ["x"])
+        replica.take()
+        for name in ("x", "y"):
+            await pushes.send({"metadata": {"name": name, "namespace": SPACE}})
+        assert await reached(told)
+        await replica.rest()
+        (line,) = told()
+        assert line == (
+            "What pushes sends here for keys of other replicas is dropped, such as team-0/x, which"
+            " replica other handles. Send it in each replica."
+        )
+        assert lines == ["x"]
 
 
-def test_a_finalizer_that_one_replica_has_put_on_is_taken_off_by_the_next_one() -> None:
+async def test_a_finalizer_that_one_replica_has_put_on_is_taken_off_by_the_next_one() -> None:
     registry, lines = kopf.OperatorRegistry(), list[str]()
 
     @selectcache.reconcile("configmaps", finalizer="example.com/clean-up", registry=registry)
     async def reconcile(name: str, deleting: bool, **_: object) -> None:
         lines.append(f"{name}{' deleting' * deleting}")
 
-    async def main() -> None:
-        everything = {"v1/configmaps": selectcache.Selector()}
-        async with moved(registry, "x", filters=everything) as replica:
-            assert await reached(lambda: lines)
-            found = replica.cluster.get(configmap(SPACE, "x", 0))
-            assert found["metadata"]["finalizers"] == ["example.com/clean-up"]
-            replica.take()
-            lines.clear()
-            replica.cluster.delete(configmap(SPACE, "x", 0))
-            await replica.rest()
-            assert lines == []
-            replica.give()
-            assert await reached(lambda: "x" not in replica.names())
-
-    run(main())
+    everything = {"v1/configmaps": selectcache.Selector()}
+    async with moved(registry, "x", filters=everything) as replica:
+        assert await reached(lambda: lines)
+        found = replica.cluster.get(configmap(SPACE, "x", 0))
+        assert found["metadata"]["finalizers"] == ["example.com/clean-up"]
+        replica.take()
+        lines.clear()
+        replica.cluster.delete(configmap(SPACE, "x", 0))
+        await replica.rest()
+        assert lines == []
+        replica.give()
+        assert await reached(lambda: "x" not in replica.names())
     assert lines == ["x deleting"]
