@@ -16,3 +16,11 @@ def registry() -> kopf.OperatorRegistry:
 def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     """The times that Kopf's timestamps have in the test."""
     return Times(monkeypatch)
+
+
+@pytest.fixture
+def default_registry(monkeypatch: pytest.MonkeyPatch) -> kopf.OperatorRegistry:
+    """The registry that operators' files are loaded into: none of its handlers is of another test."""
+    made = kopf.OperatorRegistry()
+    monkeypatch.setattr("kopf._core.intents.registries._default_registry", made)
+    return made

@@ -20,14 +20,14 @@ from tests import retained
 from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.virtual import Times
 
-LIFETIMES = 14
+LIFETIMES = 20
 """The objects of each kind that come and go in a round."""
 
 FEW = 10
 """Open connections keep some objects of the call that has opened each of them."""
 
-LONG = 4000.0
-"""Seconds after which nothing is remembered of them: the longest memory is an hour."""
+LONG = 2.5 * 3600.0
+"""Seconds after which nothing is remembered of them."""
 
 FILTERS = {APPS: selectcache.EVERYTHING, "v1/configmaps": "app"}
 

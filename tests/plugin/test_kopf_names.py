@@ -231,14 +231,14 @@ def parameters(fn: Callable[..., Any]) -> list[str]:
 
 
 def test_an_operators_file_is_loaded_into_the_default_registry(
-    names: Any, registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: Any, default_registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "operator_of_a_test.py").write_text("import kopf\n@kopf.on.startup()\ndef begin(**_): ...\n")
     names.preload(paths=[str(tmp_path / "operator_of_a_test.py")], modules=[])
-    assert next(iter(registry._activities.get_handlers(activity=names.Activity.STARTUP))).id == "begin", (
-        ADVICE
-    )
+    assert (
+        next(iter(default_registry._activities.get_handlers(activity=names.Activity.STARTUP))).id == "begin"
+    ), ADVICE
 
 
 def test_the_authenticator_fills_an_empty_vault_by_the_login_handlers(names: Any) -> None:

@@ -170,7 +170,7 @@ def configure(settings, **_):
 
 
 @pytest.mark.parametrize("order", [("web", "db"), ("db", "web")])
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("cluster", "default_registry")
 def test_20_check_reports_two_files_that_declare_a_kind_in_any_order(
     order: tuple[str, str],
     tmp_path: Path,
