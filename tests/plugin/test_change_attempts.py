@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.plugin.calls import RETRY_SECONDS
+from kopf_selectcache.plugin.calls import RETRY_SECONDS, Attempts
 from kopf_selectcache.plugin.changes import _ChangeCalls
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.reactions.engine import Worker
@@ -180,3 +180,8 @@ def test_no_handler_is_called_for_a_departure_unless_it_asks_for_departures() ->
     calls.slept = lambda: calls.add(Change(record(2), None, ChangeCause.DELETED))
     run(calls)
     assert calls.seen == [("2", 0)]
+
+
+def test_attempts_are_counted_as_kopf_counts_them() -> None:
+    attempts = Attempts(1.0, lambda: 3.5)
+    assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)

@@ -207,3 +207,8 @@ def test_errors_at_the_start_name_the_handler(
 
     with pytest.raises(error, match="the-one"):
         check_change_handlers(registry, {"nodes": selectcache.Selector()})
+
+
+def test_there_is_one_decorator() -> None:
+    assert not hasattr(selectcache.on, "changes")
+    assert not hasattr(selectcache.on, "__wrapped__")

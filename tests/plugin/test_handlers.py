@@ -312,3 +312,13 @@ async def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
         assert list(map(type, errors)) == [kopf.TemporaryError, kopf.AdmissionError]
         await selectcache.Cache(operator.runtime).declare("nodes", "")
         assert await called(only(registry._changing), changing()) == "ran"
+
+
+def test_a_handler_that_kopf_has_already_is_not_decorated_anew() -> None:
+    before = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    try:
+        with pytest.raises(DeclarationError):
+            with_cache(kopf.on.create("pods")(lambda **_: None))
+    finally:
+        kopf.set_default_registry(before)

@@ -293,3 +293,40 @@ async def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
         await cache.declare("v1/pods", later, replace=True)
         await cache.declare("nodes", "a=b", replace=True)
     assert warned(caplog) == (["v1/pods" if is_new else "pods"] if is_told else [])
+
+
+@NARROWS
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda _: None,
+        lambda r: kopf.on.validate("pods", id="v", registry=r)(
+            lambda **_: None
+        ),  # For it, Kopf watches nothing.
+        lambda r: kopf.on.event("v1", "configmaps", id="e", registry=r)(lambda **_: None),
+        lambda r: kopf.daemon("configmaps", id="d", registry=r)(lambda **_: None),
+        lambda r: kopf.on.event("example.org", "v1", "others", id="e", registry=r)(lambda **_: None),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "selector"),
+    [
+        ("pods", ["app=web", "tier=gold"]),
+        ("pods", "app=web"),
+        ("example.com/v1/webapps", Selector(fields="spec.mode=x")),
+        ("kopf.dev/v1/kopfpeerings", "app=web"),
+    ],
+)
+def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
+    key: str,
+    selector: Any,
+    register: Any,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    register(registry)
+    settings = declaring(**{key: selector})
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    assert "narrow_handlers" not in caplog.text
+    assert not settings.watching.label_selectors

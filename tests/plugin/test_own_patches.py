@@ -146,3 +146,8 @@ def test_the_stored_part_of_a_patch() -> None:
     patch = {"metadata": {"labels": {"a": "b"}}, "status": {"ready": 1, "log": {}}, "spec": {"x": {"y": 1}}}
     stored = stored_part(patch, lambda path: path[0] == "status" and path[-1] != "log")
     assert stored == {"status": {"ready": 1}}
+
+
+def test_a_patch_that_removes_a_field_explains_its_removal(own: Patches) -> None:
+    own.patched(2, {"status": {"ready": None}})
+    assert not own.admits(updated(obj(1, status={"ready": 1, "n": 1}), obj(2, status={"n": 1})))

@@ -265,3 +265,13 @@ def test_20_a_predicate_that_is_called_otherwise_names_it(name: str, way: str) -
     assert way in raised.value.__notes__[0]
     with pytest.raises(AttributeError):
         p.other  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_owner_references_of_other_types_than_those_of_kubernetes_are_read_as_they_are() -> None:
+    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "web", "controller": "yes"}
+    found = Owner("example.com", "WebApp").map(view_of(obj(ownerReferences=[owner])), None)
+    assert found == [in_shop("web")]
+
+
+def test_updates_of_objects_without_a_generation_are_admitted() -> None:
+    assert p.generation_changed.admits(Change.of("updated", obj(), obj()))

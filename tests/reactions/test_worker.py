@@ -250,3 +250,8 @@ async def test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_othe
         works.queue.add(A)
         works.going[B].set()
         await until(lambda: works.begun == [B, A])
+
+
+def test_a_worker_runs_at_least_one_key_at_a_time() -> None:
+    with pytest.raises(ValueError):
+        Works(limit=0)

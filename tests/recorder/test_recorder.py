@@ -39,6 +39,7 @@ async def written(recorder: Recorder) -> None:
 async def test_an_event_is_written_with_the_known_data_of_its_object() -> None:
     async with caching("app=web") as environment:
         recorder = Recorder("webapps", environment.cache, host="node-1")
+        assert recorder.component == "webapps"
         related = REFERENCE | {"name": "other", "fieldPath": "data.a"}
         recorder.record(WEB, "Warning", "BackupFailed", "No space.", action="Backup", related=related)
         await written(recorder)
@@ -224,3 +225,11 @@ def test_a_bad_event_is_refused(given: dict[str, Any]) -> None:
     usual = {"obj": WEB, "type": "Normal", "reason": "Deployed", "message": "It is deployed."}
     with pytest.raises(DeclarationError):
         Recorder("webapps").record(**(usual | given))
+
+
+async def test_nothing_is_written_after_the_end() -> None:
+    async with caching("app=web") as environment:
+        await end_recordings(environment.runtime)
+        recorder = Recorder("webapps", environment.cache)
+        recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+        assert recorder.stats().unsent == 1

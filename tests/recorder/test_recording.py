@@ -464,3 +464,19 @@ async def test_each_event_is_counted_once(steps: Any, waiting: int) -> None:
             await passed(pause)
             check(events)
             assert events.stats().waiting <= waiting + 1
+
+
+async def test_a_patch_is_refused_like_a_creation() -> None:
+    server = EventServer()
+    async with recording(server) as events:
+        events.record(occurrence())
+        await written(events)
+        server.fail = raise_(refused(403, "Forbidden"))
+        events.record(occurrence())
+        await written(events)
+        assert outcomes(events) == {"created": 1, "rejected": 1}
+    server.fail = lambda request: None if request.method == "POST" else raise_(refused(403))(request)
+    async with recording(server) as events:
+        events.record(occurrence())
+        await written(events)
+        assert outcomes(events) == {"rejected": 1}
