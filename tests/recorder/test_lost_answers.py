@@ -18,10 +18,9 @@ from .event_server import (
     passed,
     recording,
     refused,
+    run,
     written,
 )
-
-pytestmark = pytest.mark.usefixtures("times")
 
 FAULTS = ("", "lost", "dropped")
 """The fate of a request: it is answered; it is executed without an answer; it does not arrive, and nobody
@@ -71,7 +70,7 @@ class Scheduled(EventServer):
 @pytest.mark.parametrize(
     ("api", "similar"), [("v1", 1000), ("events.k8s.io/v1", 2)], ids=["alone", "aggregated"]
 )
-async def test_19_whatever_answers_are_lost_each_call_is_counted_once(api: str, similar: int) -> None:
+def test_19_whatever_answers_are_lost_each_call_is_counted_once(api: str, similar: int) -> None:
     """For each fault of the first four requests, with and without an Event of an earlier run, and for more
     calls before the first request, during it, before its repeat, and afterwards.
     """
@@ -101,72 +100,87 @@ async def test_19_whatever_answers_are_lost_each_call_is_counted_once(api: str, 
             await written(events)
         assert server.total == calls, (schedule, earlier, more, server.writes)
 
-    for schedule in product(FAULTS, repeat=4):
-        for earlier in (0, 2):
-            for more in ((0, 0, 1, 0), (2, 1, 0, 1), (3, 1, 2, 1)):
-                await play(schedule, earlier, more)
+    async def main() -> None:
+        for schedule in product(FAULTS, repeat=4):
+            for earlier in (0, 2):
+                for more in ((0, 0, 1, 0), (2, 1, 0, 1), (3, 1, 2, 1)):
+                    await play(schedule, earlier, more)
+
+    run(main())
 
 
 @each_row("api", APIS)
 @each_row("given_up", [["503"] * 11, ["422"]], ids=["failed", "rejected"])
 @each_row("executed", ["lost", "dropped"])
 @each_row("is_meanwhile", [False, True])
-async def test_19_a_creation_that_was_given_up_without_an_answer_is_not_counted_twice(
+def test_19_a_creation_that_was_given_up_without_an_answer_is_not_counted_twice(
     api: str, given_up: list[str], executed: str, *, is_meanwhile: bool
 ) -> None:
     """Its next occurrence comes afterwards, or before the last request is answered."""
-    server = Scheduled()
-    server.schedule = [executed, *given_up]
-    async with recording(server, api=api) as events:
-        begin, recorded = server.fail, False
 
-        def record_at_the_end(request: Request) -> None:
-            nonlocal recorded
-            if is_meanwhile and not recorded and len(server.schedule) == 1:
-                recorded = True
-                events.record(occurrence())
-            begin(request)
+    async def main() -> None:
+        server = Scheduled()
+        server.schedule = [executed, *given_up]
+        async with recording(server, api=api) as events:
+            begin, recorded = server.fail, False
 
-        server.fail = record_at_the_end
-        events.record(occurrence())
-        await written(events)
-        if not is_meanwhile:
+            def record_at_the_end(request: Request) -> None:
+                nonlocal recorded
+                if is_meanwhile and not recorded and len(server.schedule) == 1:
+                    recorded = True
+                    events.record(occurrence())
+                begin(request)
+
+            server.fail = record_at_the_end
             events.record(occurrence())
             await written(events)
-        assert server.total == 2
+            if not is_meanwhile:
+                events.record(occurrence())
+                await written(events)
+            assert server.total == 2
+
+    run(main())
 
 
-async def test_19_an_event_that_waits_in_vain_is_not_counted_twice() -> None:
+def test_19_an_event_that_waits_in_vain_is_not_counted_twice() -> None:
     """After a creation without an answer was given up, the next occurrence is dropped by the bound."""
-    server = Scheduled()
-    server.schedule = ["lost", "422"]
-    async with recording(server, waiting=1) as events:
-        events.record(occurrence())
-        await written(events)
-        server.took = 1.0
-        events.record(occurrence("other"))
-        await passed(0.5)
-        events.record(occurrence())
-        events.record(occurrence("another"))
-        await written(events)
-        assert events.stats().overflow == 1
-        events.record(occurrence())
-        await written(events)
-        assert server.counts()["web: It is deployed."] == 3
+
+    async def main() -> None:
+        server = Scheduled()
+        server.schedule = ["lost", "422"]
+        async with recording(server, waiting=1) as events:
+            events.record(occurrence())
+            await written(events)
+            server.took = 1.0
+            events.record(occurrence("other"))
+            await passed(0.5)
+            events.record(occurrence())
+            events.record(occurrence("another"))
+            await written(events)
+            assert events.stats().overflow == 1
+            events.record(occurrence())
+            await written(events)
+            assert server.counts()["web: It is deployed."] == 3
+
+    run(main())
 
 
-async def test_19_an_event_that_expires_before_its_count_is_added_is_created_with_all() -> None:
+def test_19_an_event_that_expires_before_its_count_is_added_is_created_with_all() -> None:
     def expire(request: Request) -> None:
         if not request.body:
             server.events.clear()
 
     server = EventServer()
-    async with recording(server) as events:
-        events.record(occurrence())
-    await passed(60)
-    server.lose = expire
-    async with recording(server) as events:
-        events.record(occurrence())
-        await written(events)
-        assert server.writes == ["POST", "POST", "read", "PATCH", "PATCH", "POST"]
-        assert server.counts() == {"web: It is deployed.": 2}
+
+    async def main() -> None:
+        async with recording(server) as events:
+            events.record(occurrence())
+        await passed(60)
+        server.lose = expire
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            assert server.writes == ["POST", "POST", "read", "PATCH", "PATCH", "POST"]
+            assert server.counts() == {"web: It is deployed.": 2}
+
+    run(main())

@@ -18,6 +18,7 @@ from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.recorder.correlator import Limits
 from kopf_selectcache.recorder.events import Occurrence, Reference
 
+from .conftest import VirtualTimes
 from .event_server import (
     SOURCE,
     EventServer,
@@ -447,23 +448,26 @@ async def test_the_end_has_a_deadline(caplog: pytest.LogCaptureFixture) -> None:
     ),
     waiting=st.integers(1, 4),
 )
-async def test_each_event_is_counted_once(steps: Any, waiting: int) -> None:
-    server = EventServer()
-    limits = Limits(burst=3, similar=3, remembered=5)
-    async with recording(server, limits, waiting=waiting) as events:
-        for name, message, type_, pause, failure in steps:
-            server.fail = server.lose = lambda _: None
-            if failure == "lost":
-                server.lose = no_answer
-            elif failure == "down":
-                server.fail = down
-            elif failure:
-                server.fail = raise_(refused(int(failure), retry_after=1.0))
-            events.record(occurrence(f"web-{name}", f"{message}", type_=type_))
-            check(events)
-            await passed(pause)
-            check(events)
-            assert events.stats().waiting <= waiting + 1
+def test_each_event_is_counted_once(steps: Any, waiting: int) -> None:
+    async def main() -> None:
+        server = EventServer()
+        limits = Limits(burst=3, similar=3, remembered=5)
+        async with recording(server, limits, waiting=waiting) as events:
+            for name, message, type_, pause, failure in steps:
+                server.fail = server.lose = lambda _: None
+                if failure == "lost":
+                    server.lose = no_answer
+                elif failure == "down":
+                    server.fail = down
+                elif failure:
+                    server.fail = raise_(refused(int(failure), retry_after=1.0))
+                events.record(occurrence(f"web-{name}", f"{message}", type_=type_))
+                check(events)
+                await passed(pause)
+                check(events)
+                assert events.stats().waiting <= waiting + 1
+
+    VirtualTimes().run(main())  # Hypothesis takes no coroutines.
 
 
 async def test_a_patch_is_refused_like_a_creation() -> None:
