@@ -62,6 +62,7 @@ def events_of(cluster: EmbeddedCluster) -> list[str]:
         return [each["message"] for each in json.load(answer)["items"]]
 
 
+@pytest.mark.usefixtures("default_registry")
 def test_20_the_log_the_event_and_the_annotation_have_the_way_out(
     cluster: EmbeddedCluster, operator: type[OperatorRun], tmp_path: Path
 ) -> None:
