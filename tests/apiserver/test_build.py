@@ -58,22 +58,6 @@ def test_a_changed_source_is_another_build(module: Path, name: str) -> None:
     assert build.key_of(TOOLCHAIN, module) != before
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        ("go1.26.2", "linux", "amd64"),
-        ("go1.26.1", "darwin", "amd64"),
-        ("go1.26.1", "linux", "arm64"),
-    ],
-)
-def test_another_toolchain_or_machine_is_another_build(module: Path, other: tuple[str, ...]) -> None:
-    assert build.key_of(other, module) != build.key_of(TOOLCHAIN, module)
-
-
-def test_the_same_inputs_are_the_same_build(module: Path) -> None:
-    assert build.key_of(TOOLCHAIN, module) == build.key_of(TOOLCHAIN)
-
-
 def test_the_server_receives_the_version_that_go_mod_names(module: Path) -> None:
     (module / "go.mod").write_text(
         "module example.com/m\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.99.7\n)\n"
@@ -99,11 +83,6 @@ def test_the_variable_kubernetes_chooses_the_version_that_is_built(tmp_path: Pat
     ] == [*[(False, build.MODULE)] * len(PACKAGES), *[(True, build.MODULES["1.33"])] * len(PACKAGES)]
 
 
-@pytest.mark.parametrize("choice", [{}, {"KUBERNETES": ""}, {"KUBERNETES": build.DEFAULT}], ids=str)
-def test_without_a_choice_the_default_version_is_built(choice: Mapping[str, str]) -> None:
-    assert build.module_of(choice) == build.MODULE
-
-
 def test_a_version_without_a_module_is_named_with_those_that_have_one() -> None:
     with pytest.raises(AssetsError):
         build.module_of({"KUBERNETES": "1.12"})
@@ -117,25 +96,10 @@ def test_a_server_is_asked_for_its_version(tmp_path: Path, patch: str) -> None:
     assert build.version_of(tmp_path) == (1, 33)
 
 
-def test_a_server_that_tells_no_version_is_an_error(tmp_path: Path) -> None:
-    server = tmp_path / "kube-apiserver"
-    server.write_text("#!/bin/sh\necho 'flag provided but not defined' >&2; exit 2\n")
-    server.chmod(0o755)
-    with pytest.raises(AssetsError):
-        build.version_of(tmp_path)
-
-
 def test_the_folder_in_kubebuilder_assets_is_used_without_go(tmp_path: Path) -> None:
     for name in PACKAGES:
         (tmp_path / name).touch(0o755)
     assert build.find_assets({"PATH": "", "KUBEBUILDER_ASSETS": str(tmp_path)}) == tmp_path
-
-
-def test_a_binary_that_kubebuilder_assets_lacks_is_named(tmp_path: Path) -> None:
-    (tmp_path / "kube-apiserver").touch(0o755)
-    (tmp_path / "kubectl").touch(0o755)
-    with pytest.raises(AssetsError):
-        build.find_assets({"KUBEBUILDER_ASSETS": str(tmp_path)})
 
 
 def test_without_go_the_remedy_is_shown() -> None:
@@ -146,12 +110,6 @@ def test_without_go_the_remedy_is_shown() -> None:
 def test_a_go_that_is_too_old_is_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(NoServer):
         build.find_assets(machine(tmp_path, version="go1.20.3"))
-
-
-@pytest.mark.parametrize("version", ["go1.99.0", "go1.99rc1", "devel"])
-def test_a_go_that_is_new_enough_builds(tmp_path: Path, version: str) -> None:
-    folder = build.find_assets(machine(tmp_path, version=version))
-    assert {path.name: path.read_text().strip() for path in folder.iterdir()} == PACKAGES
 
 
 def test_an_existing_build_is_not_built_again(tmp_path: Path) -> None:
@@ -172,25 +130,6 @@ def test_a_failed_build_shows_the_output_of_go_and_leaves_nothing_in_place(tmp_p
     with pytest.raises(AssetsError):
         build.find_assets(machine(tmp_path, then="echo 'main.go:1: broken' >&2; exit 1"))
     assert build.find_assets(machine(tmp_path)).is_dir()
-
-
-def test_the_remains_of_a_killed_build_do_not_get_into_the_next(tmp_path: Path) -> None:
-    there = machine(tmp_path)
-    remains = build.cache_folder(there) / (build.key_of(build.Go.find(there).identity) + ".partial")
-    remains.mkdir(parents=True)
-    (remains / "half").touch()
-    assert {path.name for path in build.find_assets(there).iterdir()} == set(PACKAGES)
-    assert not remains.exists()
-
-
-def test_each_program_being_built_and_its_duration_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    build.find_assets(machine(tmp_path))
-    told = capsys.readouterr().err
-    assert "takes some minutes" in told
-    assert "kube-apiserver (1 of 3)" in told
-    assert "kube-apiserver built in 0 s" in told
 
 
 def test_a_test_without_a_server_is_skipped_with_the_reason() -> None:

@@ -22,7 +22,6 @@ from tests.conformance.places import fresh_group
 
 from .environment import SCHEMA, Environment
 
-FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 HANDLED = "kopf.zalando.org/last-handled-configuration"
 PEERINGS = (("KopfPeering", "kopfpeerings", True), ("ClusterKopfPeering", "clusterkopfpeerings", False))
 
@@ -118,101 +117,6 @@ def settled(environment: Environment, name: str = "w") -> bool:
     return HANDLED in meta(environment, name).get("annotations", {})
 
 
-def event_messages(environment: Environment, name: str = "w") -> list[str]:
-    listed = environment.api.request(
-        "GET",
-        f"/api/v1/namespaces/{environment.namespace}/events",
-        query={"fieldSelector": f"involvedObject.name={name}"},
-    )
-    return [item["message"] for item in listed["items"]]
-
-
-@pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
-def test_an_object_is_followed_from_creation_to_deletion(
-    environment: Environment, widgets: str, run: Run, told: Told, *, everywhere: bool
-) -> None:
-    @kopf.on.create(widgets, id="created")
-    def created(spec: Any, body: Any, **_: Any) -> Any:
-        kopf.info(body, reason="Painted", message=f"It is {spec['color']}.")
-        told("created", spec["color"])
-        return {"color": spec["color"]}
-
-    @kopf.on.update(widgets)
-    def updated(diff: Any, **_: Any) -> None:
-        told("updated", [tuple(item) for item in diff])
-
-    @kopf.on.field(widgets, field="spec.color")
-    def painted(old: Any, new: Any, **_: Any) -> None:
-        told("painted", old, new)
-
-    @kopf.on.delete(widgets)
-    def deleted(name: str, **_: Any) -> None:
-        told("deleted", name)
-
-    with run("--standalone", *(["-A"] if everywhere else [])):
-        environment.create(environment.widget("w"))
-        assert {told.next(), told.next()} == {("created", "red"), ("painted", None, "red")}
-        wait_until(lambda: settled(environment), "Kopf has noted what it has handled")
-        assert meta(environment)["finalizers"] == [FINALIZER]
-        wait_until(lambda: environment.get("Widget", "w").get("status"), "it has written the result as well")
-        assert environment.get("Widget", "w")["status"]["created"] == {"color": "red"}
-        wait_until(lambda: event_messages(environment) == ["It is red."], "the event is posted")
-
-        environment.patch("Widget", "w", {"spec": {"color": "blue"}})
-        change = ("change", ("spec", "color"), "red", "blue")
-        words = [told.next(), told.next()]
-        assert ("updated", [change]) in words
-        assert ("painted", "red", "blue") in words
-
-        environment.delete("Widget", "w")
-        assert told.next() == ("deleted", "w")
-        wait_until(lambda: gone(environment), "the object has gone with its finalizer")
-    assert told.is_empty
-
-
-def test_changes_that_handlers_make_are_written(environment: Environment, widgets: str, run: Run) -> None:
-    @kopf.on.create(widgets)
-    def created(patch: kopf.Patch, **_: Any) -> None:
-        patch.metadata.labels["made-by"] = "kopf"
-        patch.metadata.annotations["example.com/note"] = "x"
-        patch.spec["size"] = 2
-        patch.status["phase"] = "Made"
-
-    with run():
-        environment.create(environment.widget("w"))
-        wait_until(
-            lambda: settled(environment) and "phase" in environment.get("Widget", "w").get("status", {}),
-            "it is handled, in two writes",
-        )
-        widget = environment.get("Widget", "w")
-    assert (widget["spec"], widget["status"]["phase"]) == ({"color": "red", "size": 2}, "Made")
-    assert (widget["metadata"]["labels"], widget["metadata"]["annotations"]["example.com/note"]) == (
-        {"made-by": "kopf"},
-        "x",
-    )
-    assert widget["metadata"].get("finalizers") is None  # Nothing of it must be done before the object goes.
-
-
-def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
-    environment: Environment, widgets: str, run: Run, told: Told
-) -> None:
-    @kopf.daemon(widgets)
-    async def serve(stopped: Any, name: str, **_: Any) -> None:
-        told("began", name)
-        try:
-            await stopped.wait()
-        finally:
-            told("ended", name, gone(environment))
-
-    with run():
-        environment.create(environment.widget("w"))
-        assert told.next() == ("began", "w")
-        wait_until(lambda: meta(environment).get("finalizers") == [FINALIZER], "the object is held")
-        environment.delete("Widget", "w")
-        assert told.next() == ("ended", "w", False)
-        wait_until(lambda: gone(environment), "the object has gone with its daemon")
-
-
 def test_namespaces_that_match_a_pattern_are_served_as_they_come(
     environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
@@ -277,50 +181,6 @@ def test_a_kind_that_is_defined_later_is_served_as_it_comes(
             with suppress(queue.Empty):
                 heard = told.next(within=2.0)
         assert heard == "g"
-
-
-@pytest.mark.parametrize(
-    "streaming",
-    [
-        pytest.param(False, id="pages"),
-        pytest.param(
-            True,
-            id="initial events",
-            marks=pytest.mark.since(
-                "1.34", "1.33 has the feature WatchList off by default, and Kopf does not do without it"
-            ),
-        ),
-    ],
-)
-def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
-    environment: Environment,
-    widgets: str,
-    run: Run,
-    told: Told,
-    *,
-    streaming: bool,
-) -> None:
-    environment.create(
-        *(environment.widget(f"w{number}", app="web") for number in range(5)),
-        environment.widget("x", app="db"),
-    )
-    settings = kopf.OperatorSettings()
-    settings.watching.chunk_size = 2
-    settings.watching.initial_streaming = streaming
-    settings.watching.label_selectors[(environment.group, "v1", "widgets")] = "app=web"
-
-    @kopf.on.event(widgets)
-    # Kopf passes it by this name.
-    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
-        told(type, name)
-
-    with run(settings=settings):
-        found = [told.next() for _ in range(5)]
-        assert sorted(name for _, name in found) == [f"w{number}" for number in range(5)]
-        environment.relabel("Widget", "x", app="web")
-        assert told.next() == ("ADDED", "x")
-        environment.relabel("Widget", "x", app="db")
-        assert told.next() == ("DELETED", "x")
 
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["KopfPeering", "ClusterKopfPeering"])
@@ -447,38 +307,6 @@ def test_nothing_that_kopf_asks_for_is_missing(
         wait_until(lambda: not _listed(defined, "widgets"), "it has gone")
     assert runner.exit_code == 0
     assert {asked.code for asked in defined.requests} <= {200, 201}
-
-
-@pytest.mark.parametrize(
-    "forgotten", [False, True], ids=["cut off", "cut off, and what it has missed forgotten"]
-)
-def test_an_operator_that_is_cut_off_goes_on(
-    defined: EmbeddedCluster, tmp_path: Path, told: Told, *, forgotten: bool
-) -> None:
-    @kopf.on.create("widgets")
-    def created(name: str, **_: Any) -> None:
-        told(name)
-
-    def handled(name: str) -> None:
-        assert told.next() == name
-        defined.wait_for(widget(name), lambda obj: HANDLED in obj["metadata"].get("annotations", {}))
-
-    (tmp_path / "empty.py").write_text("")
-    with KopfRunner(["run", "--standalone", "-A", str(tmp_path / "empty.py")], timeout=60):
-        defined.create(widget("a"))
-        handled("a")
-        defined.requests.wait("watch", "widgets")
-        if forgotten:
-            defined.create(widget("b"))
-            handled("b")
-            defined.stop_listening()
-            defined.create(widget("c"))
-            defined.compact()
-            defined.listen_again()
-        else:
-            assert defined.cut() > 0
-            defined.create(widget("c"))
-        assert told.next() == "c"
 
 
 def _listed(cluster: EmbeddedCluster, plural: str) -> list[Any]:

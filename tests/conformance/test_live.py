@@ -13,7 +13,6 @@ import pytest
 from kopf_selectcache import (
     AlreadyExists,
     Conflict,
-    Forbidden,
     HiddenByFilter,
     Invalid,
     Key,
@@ -22,7 +21,6 @@ from kopf_selectcache import (
     ServerError,
 )
 from kopf_selectcache.types import Live
-from tests.apiserver.cluster import Cluster
 from tests.real.inprocess import Operator, operating, run
 from tests.real.proxy import Loss, Proxy
 
@@ -147,35 +145,6 @@ def test_a_list_is_merged_by_its_keys_and_subresources_are_patched(place: Place)
     run(main())
 
 
-def test_a_dry_run_changes_nothing(place: Place) -> None:
-    async def main() -> None:
-        async with operated(place) as operator:
-            live, namespace = operator.cache.live, place.namespace
-            made = await live.create(config(place))
-            assert (await live.create(config(place, "b"), dry_run=True))["data"] == {"key": "1"}
-            await live.patch("configmaps", "a", {"data": {"key": "2"}}, namespace=namespace, dry_run=True)
-            await live.replace({**made, "data": {}}, dry_run=True)
-            await live.delete("configmaps", "a", namespace=namespace, dry_run=True)
-            assert await live.get("configmaps", "a", namespace=namespace) == made
-            assert await live.get("configmaps", "b", namespace=namespace, default=None) is None
-
-    run(main())
-
-
-def test_an_object_is_applied(place: Place) -> None:
-    async def main() -> None:
-        async with operated(place) as operator:
-            live = operator.cache.live
-            await live.apply(config(place, key="1"), field_manager="one")
-            with pytest.raises(Conflict) as raised:
-                await live.apply(config(place, key="2"), field_manager="two")
-            assert [each.field for each in raised.value.causes] == [".data.key"]
-            applied = await live.apply(config(place, key="2"), field_manager="two", force=True)
-            assert applied["data"] == {"key": "2"}
-
-    run(main())
-
-
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_20_an_apply_of_a_field_that_the_kind_lacks_is_refused_with_its_name(
     place: Place, *, dry_run: bool
@@ -193,21 +162,6 @@ def test_20_an_apply_of_a_field_that_the_kind_lacks_is_refused_with_its_name(
             with pytest.raises(Invalid) as mistyped:
                 await live.apply({**config(place), "data": ["x"]}, dry_run=dry_run)
             assert "expected map" in str(mistyped.value)
-
-    run(main())
-
-
-def test_an_object_with_finalizers_stays_until_they_are_gone(place: Place) -> None:
-    async def main() -> None:
-        async with operated(place) as operator:
-            live, namespace = operator.cache.live, place.namespace
-            obj = config(place)
-            obj["metadata"]["finalizers"] = ["example.com/wait"]
-            await live.create(obj)
-            await live.delete("configmaps", "a", namespace=namespace, propagation="background")
-            assert (await live.get("configmaps", "a", namespace=namespace))["metadata"]["deletionTimestamp"]
-            await live.patch("configmaps", "a", {"metadata": {"finalizers": None}}, namespace=namespace)
-            assert await live.get("configmaps", "a", namespace=namespace, default=None) is None
 
     run(main())
 
@@ -276,23 +230,6 @@ def test_refusals_have_the_servers_status(place: Place) -> None:
             with pytest.raises(ServerError) as bad:
                 await live.create({**config(place, "c"), "data": 5})
             assert bad.value.code == 400
-
-    run(main())
-
-
-@pytest.mark.needs("users and rights of the whole cluster")
-def test_a_missing_right_and_a_refused_token(place: Place, api: Cluster) -> None:
-    async def main() -> None:
-        user = api.user()
-        api.grant(
-            user,
-            [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}],
-            place.namespace,
-        )
-        async with operated(place, token=user.token) as operator:
-            with pytest.raises(Forbidden) as raised:
-                await operator.cache.live.create(config(place))
-            assert (raised.value.code, raised.value.verb, raised.value.kind) == (403, "create", "configmaps")
 
     run(main())
 

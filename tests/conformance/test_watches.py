@@ -10,7 +10,6 @@ from tests.apiserver.cluster import Cluster
 from .places import (
     INITIAL,
     METADATA,
-    METADATA_LIST,
     POD,
     TABLE,
     Place,
@@ -147,16 +146,6 @@ def test_a_deleted_object_is_shown_in_its_last_state_with_a_version_of_its_own(
         before["metadata"]["uid"],
     )
     assert int(event["object"]["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
-
-
-def test_a_name_that_is_used_again_is_another_object(place: Place) -> None:
-    start = place.create("a")["metadata"]
-    with place.watch(resourceVersion=start["resourceVersion"]) as watch:
-        place.delete("a")
-        again = place.create("a")["metadata"]
-        deleted, added = take(watch, 2)
-    assert (deleted["type"], deleted["object"]["metadata"]["uid"]) == ("DELETED", start["uid"])
-    assert (added["type"], added["object"]["metadata"]["uid"]) == ("ADDED", again["uid"])
 
 
 def test_finalizers_make_a_deletion_two_events(place: Place) -> None:
@@ -460,43 +449,3 @@ def test_the_first_event_of_a_watch_of_tables_defines_the_columns(place: Place) 
     assert (second["columnDefinitions"], bookmark["columnDefinitions"]) == (None, None)
     assert [table["rows"][0]["cells"][0] for table in (first, second)] == ["a", "b"]
     assert bookmark["rows"][0]["object"]["metadata"]["annotations"] == END
-
-
-def test_a_watch_in_a_form_that_no_event_has_ends_without_a_word(place: Place) -> None:
-    place.create("a")
-    with place.watch(accept=METADATA_LIST) as watch:
-        assert list(watch) == []
-
-
-def test_many_watches_of_different_forms_and_selectors_see_one_change_each_in_its_way(place: Place) -> None:
-    start = place.create("a", labels={"i": "1"})["metadata"]["resourceVersion"]
-    queries: list[dict[str, Any]] = [
-        {},
-        {"labelSelector": "i=1"},
-        {"labelSelector": "i=2"},
-        {"accept": METADATA},
-        {"fieldSelector": "metadata.name=a"},
-    ]
-    place.label("a", i="2")
-    seen = []
-    for query in queries:
-        with place.watch(resourceVersion=start, **query) as watch:
-            seen.append(next(watch)["type"])
-    assert seen == ["MODIFIED", "DELETED", "ADDED", "MODIFIED", "MODIFIED"]
-
-
-def test_events_of_both_groups_are_the_same_objects(place: Place) -> None:
-    core = place.of("events")
-    new = place.of("events", prefix="/apis/events.k8s.io/v1")
-    start = core.version
-    made = core.create(
-        "e", involvedObject={"namespace": place.namespace, "name": "p"}, reason="R", source={"component": "c"}
-    )
-    with new.watch(resourceVersion=start, fieldSelector="reason=R") as watch:
-        event = next(watch)["object"]
-    assert (event["apiVersion"], event["regarding"]["name"], event["deprecatedSource"]["component"]) == (
-        "events.k8s.io/v1",
-        "p",
-        "c",
-    )
-    assert event["metadata"]["uid"] == made["metadata"]["uid"]

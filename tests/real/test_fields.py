@@ -135,8 +135,9 @@ def test_the_server_accepts_the_field_labels_of_the_table_and_no_others(
     kind: Kind,
     version: str,
 ) -> None:
-    path = path_of(kind.group, version, kind.plural)
-    assert {label for label in [*EVERY_LABEL, *NONSENSE] if accepts(api, path, label)} == set(kind.fields)
+    path, nth = path_of(kind.group, version, kind.plural), SERVED.index((kind, version)) % 4
+    asked = {*kind.fields, *EVERY_LABEL[nth::4], *NONSENSE[nth::4]}  # The generator knows all of them.
+    assert {label for label in asked if accepts(api, path, label)} == set(kind.fields)
 
 
 @pytest.mark.aside

@@ -41,14 +41,6 @@ async def see(name, type, **_):
     write('seen', seen)
 """  # The operator has long lines.  # noqa: E501
 HANDLERS = {
-    "event": (
-        """
-@kopf.on.event('configmaps', labels={'app': 'web'})
-@selectcache.with_cache
-async def handle(cache, namespace, **_):
-    merge(cache, namespace)
-"""
-    ),
     "changes": (
         """
 @kopf.on.create('configmaps', labels={'app': 'web'})

@@ -14,7 +14,7 @@ import kopf
 import pytest
 import trustme
 
-from kopf_selectcache.testing import EmbeddedCluster, FakeCache, Problem
+from kopf_selectcache.testing import EmbeddedCluster, Problem
 from tests.apiserver.process import free_port
 from tests.conformance.places import Place
 from tests.conformance.webhooks import CONFIGURATIONS, EVERYTHING, Hooks, add, patching
@@ -150,12 +150,6 @@ def test_manifests_with_webhooks_are_applied_before_their_webhooks_are(cluster: 
     assert caught.value.code == 500
 
 
-def test_a_fake_cache_calls_none(hooks: Hooks) -> None:
-    cache = FakeCache([configuration(hooks.hook("v", namespaceSelector={}))], {"v1/configmaps": ""})
-    cache.cluster.create(MAP)
-    assert cache.count("configmaps") == 1
-
-
 # ---- Calls.
 
 
@@ -224,12 +218,6 @@ def test_a_service_that_exists_has_no_endpoints(cluster: EmbeddedCluster, hooks:
     assert caught.value.code == 500
 
 
-def test_a_webhook_of_v1beta1_is_asked_in_its_version(cluster: EmbeddedCluster, hooks: Hooks) -> None:
-    cluster.create(configuration(hooks.hook("v", admissionReviewVersions=["v2", "v1beta1", "v1"])))
-    cluster.create(MAP)
-    assert hooks.reviews[-1][1]["apiVersion"] == "admission.k8s.io/v1beta1"
-
-
 def test_after_a_restore_the_webhooks_are_those_of_the_backup(cluster: EmbeddedCluster, hooks: Hooks) -> None:
     backup = cluster.backup()
     hooks.reply = lambda *_: {"allowed": False}
@@ -238,36 +226,6 @@ def test_after_a_restore_the_webhooks_are_those_of_the_backup(cluster: EmbeddedC
         cluster.create(MAP)
     cluster.restore(backup)
     cluster.create(MAP)
-
-
-# ---- Limits.
-
-
-def test_match_conditions_are_not_there(cluster: EmbeddedCluster, hooks: Hooks) -> None:
-    hook = hooks.hook("v", matchConditions=[{"name": "x", "expression": "true"}])
-    with pytest.raises(Problem) as caught:
-        cluster.create(configuration(hook))
-    assert caught.value.code == 501
-
-
-def test_scales_are_not_reviewed(cluster: EmbeddedCluster, hooks: Hooks) -> None:
-    cluster.create({"kind": "Deployment", "metadata": {"name": "d"}}, configuration(hooks.hook("v")))
-    with pytest.raises(Problem) as caught:
-        cluster.patch(
-            {"kind": "Deployment", "metadata": {"name": "d"}}, {"spec": {"replicas": 3}}, subresource="scale"
-        )
-    assert caught.value.code == 501
-
-
-def test_the_collector_of_garbage_is_not_reviewed(cluster: EmbeddedCluster, hooks: Hooks) -> None:
-    (owner,) = cluster.create(MAP)
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["metadata"]["uid"]}
-    cluster.create({**MAP, "metadata": {"name": "b", "ownerReferences": [reference]}})
-    cluster.create(configuration(hooks.hook("v")))
-    cluster.delete(MAP)
-    assert hooks.called() == [("/v", "DELETE", "a")]
-    with pytest.raises(Problem):
-        cluster.get({**MAP, "metadata": {"name": "b"}})
 
 
 # ---- Kopf.

@@ -5,7 +5,7 @@ import gc
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 import kopf
 import pytest
@@ -14,7 +14,6 @@ from kopf_selectcache import (
     DeclarationError,
     Key,
     NotDeclared,
-    NotFound,
     OutsideFilter,
     ReadError,
     Selector,
@@ -70,20 +69,6 @@ def test_hides_objects_as_production_does() -> None:
         web_and_db().list_cached("nodes")
 
 
-def test_proves_absence_where_production_does() -> None:
-    cache = FakeCache([pod("web-1")], {"pods": Selector(namespaces=["shop"])})
-    with pytest.raises(NotFound):
-        cache.get("pods", "nope", namespace="shop")
-
-
-def test_selects_by_field_as_the_server_does() -> None:
-    cache = FakeCache(
-        [pod("one"), {**pod("two"), "spec": {"nodeName": "node01"}}],
-        {"pods": Selector(fields="spec.nodeName=node01")},
-    )
-    assert names(cache.list_cached("pods")) == ["two"]
-
-
 def test_takes_the_settings_that_the_operator_configures() -> None:
     settings = kopf.OperatorSettings()
     settings_of(settings).selectors["pods"] = "app=db"
@@ -112,13 +97,6 @@ def test_fetches_from_all_objects_in_sync_tests() -> None:
     assert names(cache.blocking.fetch_list("pods", namespace="shop")) == ["db-1", "web-1"]
     with pytest.raises(ReadError):
         _ = cache.fetch("pods", "db-1", namespace="shop")  # As a sync handler would be refused.
-
-
-def test_is_audited_in_sync_tests() -> None:
-    cache = web_and_db()
-    assert cache.blocking.audit("pods").objects == 1
-    with pytest.raises(ReadError):
-        _ = cache.audit("pods")  # As a sync handler would be refused.
 
 
 def test_fetches_from_all_objects_in_async_tests() -> None:
@@ -184,20 +162,6 @@ def test_its_own_object_has_the_labels_of_the_body_and_not_those_of_the_list(giv
     )
 
 
-def test_its_own_object_is_followed_as_any_other() -> None:
-    body = pod("web-1", app="web")
-    body["metadata"] |= {"uid": "1", "resourceVersion": "1000000"}
-    cache = FakeCache([], {"pods": "app=web"}, own=body)
-    cache.cluster.patch(body, {"metadata": {"labels": {"app": "db"}}})
-    assert names(cache.list_cached("pods")) == []
-
-
-def test_a_listed_object_that_is_newer_than_the_body_is_as_it_is_listed() -> None:
-    body, listed = pod("web-1", app="web"), pod("web-1", app="db")
-    body["metadata"]["resourceVersion"], listed["metadata"]["resourceVersion"] = "9", "10"
-    assert names(FakeCache([listed], {"pods": "app=web"}, own=body).list_cached("pods")) == []
-
-
 def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
     listed, mine = webapp("shop"), pod("web-1")
     listed["metadata"]["uid"] = "1"
@@ -217,14 +181,6 @@ def test_its_own_object_may_be_deleted() -> None:
     assert cache.blocking.is_deleted("pods", "web-1", namespace="shop")
     cache.cluster.create(body)
     assert names(cache.list_cached("pods")) == ["web-1"]
-
-
-def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
-    body, other = pod("web-1", app="web"), pod("web-1", app="web")
-    body["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
-    cache = FakeCache([other], {"pods": "app=web"}, own=body, deleted=True)
-    assert cache.get("pods", "web-1", namespace="shop")["metadata"]["uid"] == "2"
-    assert cache.blocking.is_deleted("pods", "web-1", namespace="shop", uid="1")
 
 
 @each_row(
@@ -265,34 +221,6 @@ def test_objects_are_there_as_a_backup_brings_them_back() -> None:
         "metadata": {key: value for key, value in app["metadata"].items() if key != "resourceVersion"},
     }
     assert names(cache.list_cached("pods", owner=app)) == ["web-1"]
-
-
-def test_a_namespace_that_ends_still_has_its_objects() -> None:
-    ending = {**namespace("shop"), "status": {"phase": "Terminating"}}
-    ending["metadata"]["deletionTimestamp"] = "2021-01-01T00:00:00Z"
-    cache = FakeCache([pod("web-1"), ending], {"pods": Selector(namespaces=["shop"]), "namespaces": ""})
-    assert names(cache.list_cached("pods")) == ["web-1"]
-    assert cache.get("namespaces", "shop")["status"]["phase"] == "Terminating"
-
-
-def test_objects_come_in_any_order_and_may_be_those_of_every_cluster() -> None:
-    cache = FakeCache(
-        [
-            webapp("one", app="web"),
-            custom_resource("WebApp"),
-            namespace("shop", team="a"),
-            namespace("default", team="b"),
-        ],
-        {"example.com/v1/webapps": "app=web", "namespaces": "team"},
-    )
-    assert names(cache.list_cached("webapps")) == ["one"]
-    assert names(cache.list_cached("namespaces")) == ["default", "shop"]
-
-
-def test_any_mapping_is_an_object() -> None:
-    assert names(
-        FakeCache([kopf.Body(cast("Any", pod("web-1", app="web")))], {"pods": "app=web"}).list_cached("pods")
-    ) == ["web-1"]
 
 
 @each_row(
@@ -348,13 +276,6 @@ def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
     assert both.count("pods", namespace="other", labels="app=web") == 1
     with pytest.raises(OutsideFilter):
         both.count("pods", namespace="third", labels="app=web")
-
-
-def test_only_objects_of_a_declared_namespace_are_followed() -> None:
-    cache = FakeCache([pod("web-1")], {"pods": Selector(namespaces=["shop"])})
-    cache.cluster.namespace("other")
-    cache.cluster.create(pod("web-2"), pod("web-3", "other"))
-    assert names(cache.list_cached("pods")) == ["web-1", "web-2"]
 
 
 def test_follows_a_custom_resource_through_changes_of_its_definition() -> None:
@@ -421,21 +342,6 @@ def test_a_plural_that_nobody_can_guess_is_asked_for() -> None:
     assert names(cache.list_cached("children")) == ["one"]
 
 
-def test_a_kind_may_have_objects_of_several_versions() -> None:
-    newer = {**webapp("two"), "apiVersion": "example.com/v2"}
-    cache = FakeCache([webapp("one"), newer], {"example.com/v1/webapps": ""})
-    assert names(cache.list_cached("webapps")) == ["one", "two"]
-
-
-def test_a_kind_declared_in_full_needs_no_object() -> None:
-    cache = FakeCache(
-        [webapp("one", app="web")], {"example.com/v1/webapps": "app=web", "example.com/v1/policies": ""}
-    )
-    assert cache.list_cached("policies") == []
-    cache.cluster.create({**webapp("p"), "kind": "Policy"})
-    assert names(cache.list_cached("policies")) == ["p"]
-
-
 def test_two_declarations_of_one_resource_are_refused() -> None:
     with pytest.raises(ConflictingSelectors):
         FakeCache([webapp("one")], {"webapps": "", "webapps.example.com": ""})
@@ -476,13 +382,6 @@ def test_many_threads_may_change_the_cluster() -> None:
             )
         )
     assert len(cache.list_cached("pods")) == 200
-
-
-def test_two_fake_caches_know_nothing_of_each_other() -> None:
-    one, two = web_and_db(), web_and_db()
-    one.cluster.delete(pod("web-1"))
-    assert names(one.list_cached("pods")) == []
-    assert names(two.list_cached("pods")) == ["web-1"]
 
 
 def test_a_fake_cache_ends_where_the_next_one_begins_and_not_in_the_garbage_collector() -> None:

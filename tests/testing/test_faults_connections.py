@@ -121,15 +121,6 @@ class TestConnections:
             fault.release()
             request.until(b"}\n")
 
-    def test_a_silent_watch_does_not_even_end(self, cluster: EmbeddedCluster, client: Served) -> None:
-        fault = cluster.faults.add(Silence())
-        with client.watch(PODS, query=FOLLOWED) as watch:
-            cluster.requests.wait("watch", "pods")
-            cluster.cut()
-            fault.wait()
-            fault.release()
-            assert list(watch) == []
-
     def test_no_answer_at_all_comes_until_it_is_released(self, cluster: EmbeddedCluster) -> None:
         fault = cluster.faults.add(Silence())
         with RawRequest(cluster) as request:
@@ -138,13 +129,6 @@ class TestConnections:
             assert cluster.requests[-1].code == 0
             fault.release()
             assert b'"kind":"PodList"' in request.until(b'"items":[]}')
-
-    def test_an_answer_falls_silent_after_so_many_bytes(self, cluster: EmbeddedCluster) -> None:
-        fault = cluster.faults.add(Silence(after_bytes=5))
-        with RawRequest(cluster) as request:
-            request.until(b'\r\n\r\n{"kin')
-            fault.release()
-            request.until(b'"items":[]}')
 
     def test_a_request_without_an_answer_is_done_all_the_same(
         self, cluster: EmbeddedCluster, client: Served
@@ -174,16 +158,6 @@ class TestConnections:
         assert b"chunked" in head
         assert int(chunks.partition(b"\r\n")[0], 16) >= 1500  # Bytes of the first chunk.
 
-    def test_a_buffering_proxy_passes_on_its_buffer_with_the_end(
-        self, cluster: EmbeddedCluster, client: Served
-    ) -> None:
-        cluster.create(pod("a"))
-        fault = cluster.faults.add(BufferingProxy())
-        with client.watch(PODS, query=FOLLOWED) as watch:
-            fault.wait()
-            cluster.cut()
-            assert len(list(watch)) == 1
-
     def test_a_watch_is_compressed_where_the_client_accepts_it(self, cluster: EmbeddedCluster) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(GzipWatch())
@@ -193,14 +167,6 @@ class TestConnections:
             head, _, body = request.until(b"\r\n0\r\n\r\n").partition(b"\r\n\r\n")
         assert b"Content-Encoding: gzip" in head
         assert lines_in(gzip.decompress(unchunked(body)))[0]["type"] == "ADDED"
-
-    def test_a_watch_of_a_client_that_accepts_identity_alone_is_not_compressed(
-        self, cluster: EmbeddedCluster
-    ) -> None:
-        cluster.create(pod("a"))
-        cluster.faults.add(GzipWatch())
-        with RawRequest(cluster, headers={"Accept-Encoding": "identity"}, watch=True) as request:
-            assert b"Content-Encoding" not in request.until(b"}\n")
 
     def test_an_idle_watch_is_cut(self) -> None:
         timers = Timers()

@@ -14,7 +14,6 @@ from kopf_selectcache.testing.faults import (
     IgnoredInitialEvents,
     Lag,
     NoBookmarks,
-    NoEndBookmark,
     OldVersionOnDelete,
     RecreatedAsModified,
     ReorderInitialEvents,
@@ -68,14 +67,6 @@ class TestEvents:
             assert told(watch, 2) == [("ADDED", "a"), ("ADDED", "c")]
         fault.wait()
 
-    def test_events_can_be_dropped_by_type_and_name(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.create(pod("a"), pod("b"))
-        cluster.faults.add(DropEvents(types=frozenset({"DELETED"}), names=frozenset({"a"})))
-        with client.watch(PODS, query=FOLLOWED) as watch:
-            told(watch, 2)
-            cluster.delete(pod("a"), pod("b"))
-            assert told(iter(watch.until(is_deletion)[-1:]), 1) == [("DELETED", "b")]
-
     def test_duplicated_events_come_twice(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.faults.add(DuplicateEvents())
         cluster.create(pod("a"), pod("b"))
@@ -106,16 +97,6 @@ class TestEvents:
             cluster.create(pod("a"))
             assert told(watch, 1) == [("ADDED", "a")]
 
-    def test_the_end_of_the_initial_events_is_never_sent(
-        self, cluster: EmbeddedCluster, client: Served
-    ) -> None:
-        cluster.create(pod("a"))
-        cluster.faults.add(NoEndBookmark())
-        with client.watch(PODS, query=INITIAL) as watch:
-            assert told(watch, 1) == [("ADDED", "a")]
-            cluster.create(pod("b"))
-            assert told(watch, 1) == [("ADDED", "b")]
-
     def test_initial_events_that_are_not_understood_have_no_end(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
@@ -128,16 +109,6 @@ class TestEvents:
         assert not any(
             END_OF_INITIAL_EVENTS in event["object"]["metadata"].get("annotations", {}) for event in events
         )
-
-    def test_initial_events_that_are_not_understood_do_not_come_for_a_version(
-        self, cluster: EmbeddedCluster, client: Served
-    ) -> None:
-        cluster.create(pod("a"))
-        cluster.faults.add(IgnoredInitialEvents())
-        with client.watch(PODS, query={**INITIAL, "resourceVersion": cluster.version}) as watch:
-            cluster.create(pod("b"))
-            events = watch.until(lambda event: event["type"] == "ADDED")
-        assert events[-1]["object"]["metadata"]["name"] == "b"
 
     def test_a_plain_bookmark_comes_among_the_initial_events(
         self, cluster: EmbeddedCluster, client: Served
@@ -269,17 +240,6 @@ class TestEvents:
             cluster.delete(pod("a"))
             fault.release()
             watch.until(is_deletion)
-
-    def test_a_released_filter_of_events_lets_the_rest_of_the_stream_be(
-        self, cluster: EmbeddedCluster, client: Served
-    ) -> None:
-        fault = cluster.faults.add(DropEvents())
-        with client.watch(PODS, query=FOLLOWED) as watch:
-            cluster.create(pod("a"))
-            fault.wait()
-            fault.release()
-            cluster.create(pod("b"))
-            assert told(watch, 1) == [("ADDED", "b")]
 
 
 def is_deletion(event: dict[str, Any]) -> bool:

@@ -155,12 +155,6 @@ class TestWhomItHappensTo:
         assert client.names() == []
         assert list(cluster.faults) == []
 
-    def test_faults_that_are_given_at_the_start_happen_to_all(self) -> None:
-        with EmbeddedCluster(tls=False, faults=[Refuse(503)]).in_thread() as cluster:
-            client = Served(cluster)
-            assert client.refused().status == 503
-            client.close()
-
     def test_a_hit_can_be_awaited_on_any_loop(self, cluster: EmbeddedCluster, client: Served) -> None:
         fault = cluster.faults.add(Refuse(503), verb="list")
 
@@ -226,11 +220,6 @@ class TestMistakesOfTheTestItself:
     def test_a_wait_for_a_broken_fault_fails_at_once(self) -> None:
         with pytest.raises(BrokenFault):
             run_into_a_mistake(lambda fault, _: fault.wait())
-
-    def test_it_is_reported_beside_other_errors(self) -> None:
-        with pytest.raises(ZeroDivisionError) as caught:
-            run_into_a_mistake(lambda *_: 1 / 0)
-        assert [note.partition("(")[0] for note in caught.value.__notes__] == ["BrokenFault"]
 
     def test_an_error_in_a_fault_breaks_the_watch_off(self, caplog: pytest.LogCaptureFixture) -> None:
         def watch() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from kopf_selectcache.testing.faults import (
     ErrorEvent,
     ExpiredToken,
     Gone,
-    IgnoredLimit,
     IgnoreSelectors,
     LeaderChanged,
     NotServed,
@@ -43,11 +41,6 @@ class TestRefusals:
             "code": 503,
         }
 
-    @pytest.mark.parametrize("code", [200, 100, 600, 0, True, "429"])
-    def test_a_code_of_no_refusal_is_refused(self, code: Any) -> None:
-        with pytest.raises(ValueError, match=rf"Refuse\({code!r}\) is no refusal: give the code of one"):
-            Refuse(code)
-
     @pytest.mark.parametrize(
         ("fault", "header", "details"),
         [
@@ -73,15 +66,6 @@ class TestRefusals:
         with RawRequest(cluster, headers={"Connection": "close"}) as request:
             assert b"Retry-After: 7\r\n" in request.to_the_end()
         assert client.refused().body == "Too many requests, please try again later.\n"
-
-    def test_a_429_with_a_message_is_a_status(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.faults.add(Refuse(429, message="storage is (re)initializing", retry_after=1))
-        body = client.refused().body
-        assert (body["reason"], body["message"]) == ("TooManyRequests", "storage is (re)initializing")
-
-    def test_410_comes_as_a_refusal(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.faults.add(Gone())
-        assert (client.refused().status, client.refused().body["reason"]) == (410, "Expired")
 
     def test_410_comes_as_a_status_that_looks_like_success(
         self, cluster: EmbeddedCluster, client: Served
@@ -204,7 +188,3 @@ class TestPages:
     ) -> None:
         cluster.faults.add(fault)
         assert client.names(labelSelector="app=none", fieldSelector="metadata.name=b") == expected
-
-    def test_an_ignored_limit_gives_all_at_once(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.faults.add(IgnoredLimit())
-        assert client.names(limit=1) == ["a", "b", "c"]

@@ -179,25 +179,6 @@ def test_a_job_orphans_its_pods_by_default(garden: Garden, job: dict[str, Any]) 
     assert garden.events() == ["MODIFIED a deleting", "MODIFIED b", "DELETED a deleting"]
 
 
-@pytest.mark.usefixtures("job")
-@pytest.mark.parametrize(
-    ("policy", "left", "events"),
-    [
-        ("Orphan", {"b": []}, ["MODIFIED a deleting", "MODIFIED b", "DELETED a deleting"]),
-        ("Background", {}, ["DELETED a", "MODIFIED b deleting", "DELETED b deleting"]),
-        (
-            "Foreground",
-            {},
-            ["MODIFIED a deleting", "MODIFIED b deleting", "DELETED b deleting", "DELETED a deleting"],
-        ),
-    ],
-)
-def test_a_job_with_a_policy(garden: Garden, policy: str, left: object, events: list[str]) -> None:
-    garden.delete("a", policy)
-    assert garden.there() == left
-    assert garden.events() == events
-
-
 def test_in_the_foreground_a_finalizer_of_a_dependent_holds_its_owner(garden: Garden) -> None:
     garden.add("a")
     garden.add("b", "a", block=True, finalizers=HELD)
@@ -217,14 +198,6 @@ def test_an_owner_goes_on_as_soon_as_nothing_blocks_it(garden: Garden, reference
     assert list(garden.there()) == ["b"]
 
 
-def test_the_policy_of_an_owner_that_waits_can_change(garden: Garden) -> None:
-    garden.add("a")
-    garden.add("b", "a", block=True, finalizers=HELD)
-    garden.delete("a", "Foreground")
-    garden.delete("a", "Orphan")
-    assert garden.there() == {"b": HELD}
-
-
 def test_an_object_whose_owners_do_not_exist_is_deleted(garden: Garden) -> None:
     garden.add("a")
     garden.add("b", "nobody")
@@ -235,13 +208,6 @@ def test_an_object_whose_owners_do_not_exist_is_deleted(garden: Garden) -> None:
     garden.add("f")
     garden.patch("f", ownerReferences=[garden.reference("nobody")])
     assert garden.there() == {"a": [], "e": ["a"]}
-
-
-def test_an_owner_in_another_namespace_does_not_exist(garden: Garden) -> None:
-    garden.cluster.namespace("there")
-    garden.add("a")
-    garden.add("b", "a", namespace="there")
-    assert garden.there() == {"a": []}
 
 
 def test_a_cluster_scoped_object_with_a_namespaced_owner_is_not_collected(garden: Garden) -> None:
@@ -314,19 +280,6 @@ def test_a_write_that_is_refused_is_tried_again_after_the_next_change(garden: Ga
     assert garden.there() == {"a": ["orphan"], "b": ["a"]}
     garden.cluster._admin.ask("PATCH", path, {"spec": CRD["spec"]})
     assert garden.there() == {"b": []}
-
-
-def test_a_deletion_of_the_namespace_leaves_nothing_to_collect(garden: Garden) -> None:
-    garden.cluster.namespace("there")
-    garden.add("a", namespace="there")
-    garden.add("b", "a", namespace="there")
-    garden.cluster.delete({"kind": "Namespace", "metadata": {"name": "there"}})
-    assert garden.there() == {}
-
-
-def test_a_dry_run_collects_nothing(chain: Garden) -> None:
-    chain.delete("a", "Foreground", dryRun=["All"])
-    assert chain.events() == []
 
 
 def test_after_a_restore_the_owners_are_those_of_the_backup(garden: Garden) -> None:

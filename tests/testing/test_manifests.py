@@ -3,7 +3,6 @@ none."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from kopf_selectcache.testing.manifests import ManifestError, files_in, in_order
 def test_a_file_has_several_documents_and_empty_ones_are_none(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("---\nkind: A\n---\n# nothing\n---\nkind: B\n")
-    assert list(read_file(file)) == [{"kind": "A"}, {"kind": "B"}]
-
-
-@pytest.mark.parametrize("between", ["", "\n", "\n---\n"])
-def test_a_json_file_has_several_documents_too(tmp_path: Path, between: str) -> None:
-    file = tmp_path / "a.json"
-    file.write_text(between.join(['{"kind": "A"}', '{"kind": "B"}']) + "\n")
     assert list(read_file(file)) == [{"kind": "A"}, {"kind": "B"}]
 
 
@@ -41,10 +33,6 @@ def test_a_text_like_a_time_stays_text() -> None:
     assert list(read_text("{kind: A, since: 2020-01-01, at: 2020-01-01T00:00:00Z}")) == [
         {"kind": "A", "since": "2020-01-01", "at": "2020-01-01T00:00:00Z"}
     ]
-
-
-def test_a_text_may_be_indented() -> None:
-    assert list(read_text("\n    kind: A\n    ---\n    kind: B\n")) == [{"kind": "A"}, {"kind": "B"}]
 
 
 def test_namespaces_and_definitions_come_first_and_webhooks_last() -> None:
@@ -79,19 +67,3 @@ def test_an_invalid_manifest_is_reported_with_its_place(tmp_path: Path, text: st
     file.write_text(text)
     with pytest.raises(ManifestError):
         list(read_file(file))
-
-
-def test_broken_json_is_reported_with_its_place(tmp_path: Path) -> None:
-    file = tmp_path / "a.json"
-    file.write_text('{"kind": "A"}{"kind": ')
-    with pytest.raises(ManifestError):
-        list(read_file(file))
-
-
-def test_the_amount_read_is_reported(tmp_path: Path) -> None:
-    file = tmp_path / "a.yaml"
-    file.write_text("---\n".join(json.dumps({"kind": "A", "text": "x" * 1000}) + "\n" for _ in range(100)))
-    sizes: list[int] = []
-    list(read_file(file, told=sizes.append))
-    assert sum(sizes) == file.stat().st_size
-    assert len(sizes) > 2

@@ -50,46 +50,6 @@ def test_a_write_changes_nothing_of_its_input(store: Store) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("metadata", "message"),
-    [
-        ({"name": ""}, "metadata.name: Required value: name or generateName is required"),
-        (
-            {"name": "A_b"},
-            'metadata.name: Invalid value: "A_b": a lowercase RFC 1123 subdomain must consist of',
-        ),
-        ({"labels": {"-a": "b"}}, 'metadata.labels: Invalid value: "-a": name part must consist of'),
-        (
-            {"labels": {"a": "b c"}},
-            'metadata.labels: Invalid value: "b c": a valid label must be an empty string or',
-        ),
-        (
-            {"annotations": {"a b": ""}},
-            'metadata.annotations: Invalid value: "a b": name part must consist of',
-        ),
-        (
-            {"finalizers": ["x"]},
-            (
-                'metadata.finalizers[0]: Invalid value: "x": name is neither a standard finalizer name nor is'
-                " it fully qualified"
-            ),
-        ),
-        (
-            {"ownerReferences": [{"kind": "Pod", "name": "x"}]},
-            (
-                '[metadata.ownerReferences.apiVersion: Invalid value: "": version must not be empty, '
-                'metadata.ownerReferences.uid: Invalid value: "": must not be empty]'
-            ),
-        ),
-    ],
-)
-def test_metadata_that_are_not_valid_are_refused(
-    store: Store, metadata: dict[str, Any], message: str
-) -> None:
-    refused(422, "Invalid", message, lambda: store.create("configmaps", "a", metadata=metadata))
-    assert store.names("configmaps") == []
-
-
 def test_labels_and_field_values_are_read_once_with_the_write(store: Store) -> None:
     store.create("pods", "p", metadata={"labels": {"a": "b"}}, spec={**POD, "nodeName": "n"})
     stored = store.objects.get(store.kind("pods"), "default", "p")

@@ -8,12 +8,10 @@ import pytest
 from kopf_selectcache.testing.api.request import Call, User
 from kopf_selectcache.testing.api.reviews import Reviews
 from kopf_selectcache.testing.api.status import Problem
-from tests.testing.asking import facts_of
 
 from .environment import Environment
 
 JOE = User("joe", ("team", "system:authenticated"), "7", {"scope": ("a",)})
-GETTING = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["a"]}
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 ISSUER = "https://kubernetes.default.svc"
 
@@ -63,15 +61,6 @@ def token(environment: Environment, **spec: Any) -> dict[str, Any]:
 
 
 # ---- May I?
-
-
-def test_a_field_selector_in_the_question_is_no_name(environment: Environment) -> None:
-    environment.grant("g", [{**GETTING, "verbs": ["list"]}], namespace="ns")
-    listing = {"verb": "list", "resource": "pods", "namespace": "ns"}
-    assert may_joe(
-        environment, resourceAttributes={**listing, "fieldSelector": {"rawSelector": "metadata.name=a"}}
-    ) == {"allowed": False}
-    assert may_joe(environment, resourceAttributes={**listing, "name": "a"})["allowed"]
 
 
 def test_the_rights_to_a_namespace_are_asked_for_with_that_namespace(environment: Environment) -> None:
@@ -144,60 +133,6 @@ def test_the_question_is_about_a_resource_or_a_path(
 )
 def test_a_misshapen_question_is_a_bad_request(environment: Environment, body: dict[str, Any]) -> None:
     assert refusal(environment, AUTHORIZATION, "subjectaccessreviews", body).code == 400
-
-
-@pytest.mark.parametrize(
-    ("resource", "parts"),
-    [
-        ("selfsubjectaccessreviews", {"namespace": "ns"}),
-        ("localsubjectaccessreviews", {}),
-        ("subjectaccessreviews", {"name": "x"}),
-    ],
-)
-def test_questions_are_asked_in_one_place(
-    environment: Environment, resource: str, parts: dict[str, str]
-) -> None:
-    assert refusal(environment, AUTHORIZATION, resource, {}, **parts).code == 404
-
-
-# ---- May he?
-
-
-def test_one_can_ask_for_the_rights_of_others(environment: Environment) -> None:
-    environment.grant("g", [GETTING])
-    getting = {"verb": "get", "resource": "pods", "name": "a"}
-    asked: list[tuple[dict[str, Any], bool]] = [
-        ({"user": "joe"}, True),
-        ({"user": "jane"}, False),
-        ({"groups": ["system:masters"]}, True),
-    ]
-    for who, allowed in asked:
-        told = ask(
-            environment,
-            AUTHORIZATION,
-            "subjectaccessreviews",
-            {"spec": {**who, "resourceAttributes": getting}},
-            user=User("jane"),
-        )
-        assert told["status"]["allowed"] is allowed
-    problem = refusal(
-        environment, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}
-    )
-    assert facts_of(problem) == (422, "Invalid", ["spec.user"])
-
-
-def test_one_can_ask_inside_a_namespace(environment: Environment) -> None:
-    environment.grant("g", [GETTING], namespace="ns")
-    getting = {"verb": "get", "resource": "pods", "name": "a", "namespace": "ns"}
-    spec = {"user": "joe", "resourceAttributes": getting}
-    told = ask(environment, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="ns")
-    assert (told["metadata"], told["status"]["allowed"]) == ({"namespace": "ns"}, True)
-    reviews = "localsubjectaccessreviews"
-    problem = refusal(environment, AUTHORIZATION, reviews, {"spec": spec}, namespace="other")
-    assert facts_of(problem) == (422, "Invalid", ["spec.resourceAttributes.namespace"])
-    body = {"metadata": {"namespace": "other"}, "spec": spec}
-    problem = refusal(environment, AUTHORIZATION, reviews, body, namespace="ns")
-    assert facts_of(problem) == (400, "BadRequest", [])
 
 
 # ---- Who am I?

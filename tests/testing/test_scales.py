@@ -65,11 +65,6 @@ def test_a_scale_changes_the_replicas_alone(api: Asked, method: str, body: objec
     assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
 
 
-def test_a_scale_of_nothing_is_nothing(api: Asked) -> None:
-    api.ask("PUT", SCALE, {**scale(0), "spec": {}})
-    assert api.get(SCALE)["spec"] == {}
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body", "code", "message"),
     [
@@ -127,14 +122,3 @@ def test_an_invalid_scale_is_refused(
 ) -> None:
     status = api.refused(method, path, body)
     assert (status["code"], status["message"]) == (code, message)
-
-
-def test_discovery_shows_the_kinds_with_a_scale(api: Asked) -> None:
-    found = [one for one in api.get("/apis/apps/v1")["resources"] if one["name"].endswith("/scale")]
-    assert [one["name"] for one in found] == ["deployments/scale", "replicasets/scale", "statefulsets/scale"]
-    assert (found[0]["group"], found[0]["version"], found[0]["kind"], found[0]["verbs"]) == (
-        "autoscaling",
-        "v1",
-        "Scale",
-        ["get", "patch", "update"],
-    )

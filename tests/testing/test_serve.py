@@ -145,22 +145,6 @@ def test_as_json_it_prints_where_it_listens_and_each_request(serve: Serve, tmp_p
     ]
 
 
-@pytest.mark.parametrize(("options", "left"), [([], []), (["--no-garbage-collection"], ["a"])])
-def test_it_collects_garbage_unless_disabled(
-    serve: Serve, tmp_path: Path, options: list[str], left: list[str]
-) -> None:
-    (tmp_path / "all.yaml").write_text(
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, ownerReferences:"
-        " [{apiVersion: v1, kind: Pod, name: gone, uid: u}]}}\n"
-    )
-    kubeconfig = tmp_path / "config"
-    ready(serve("--load", str(tmp_path / "all.yaml"), *options), kubeconfig)
-    client = client_of(kubeconfig, tmp_path)
-    there = client.request("GET", "/api/v1/namespaces/default/configmaps")["items"]
-    client.close()
-    assert [obj["metadata"]["name"] for obj in there] == left
-
-
 @pytest.mark.parametrize("phase", ["reading", "loading"])
 def test_it_can_be_ended_while_it_loads(tmp_path: Path, phase: str) -> None:
     class Interrupting(io.StringIO):
@@ -190,13 +174,6 @@ def test_it_can_be_ended_while_it_loads(tmp_path: Path, phase: str) -> None:
     )
     assert (output.getvalue(), kubeconfig.exists()) == ("", False)
     assert "100%" not in errors.getvalue().splitlines()[-1]
-
-
-def test_it_replaces_a_kubeconfig_that_an_earlier_server_left(serve: Serve, tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "config"
-    old = left_by_another_server(kubeconfig)
-    serve()
-    wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != old, "the second server is ready")
 
 
 def test_it_leaves_the_kubeconfig_of_another_server_alone(serve: Serve, tmp_path: Path) -> None:
@@ -264,25 +241,6 @@ def test_a_manifest_that_cannot_be_loaded_ends_it(tmp_path: Path, manifest: str)
     (tmp_path / "a.yaml").write_text(manifest)
     assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "a.yaml")]) == 1
     assert not (tmp_path / "config").exists()
-
-
-def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "Run a local API server for demos" in capsys.readouterr().err
-
-
-def test_a_folder_that_is_not_there_ends_it(tmp_path: Path) -> None:
-    assert main(["serve", "--kubeconfig", str(tmp_path / "nowhere" / "config")]) == 1
-    assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "nowhere")]) == 1
-
-
-@pytest.mark.parametrize("port", ["99999", "-1", "x", ""])
-def test_an_invalid_port_is_refused(tmp_path: Path, port: str) -> None:
-    assert main(["serve", "--kubeconfig", str(tmp_path / "config"), f"--port={port}"]) == 2
-
-
-def test_a_missing_argument_is_refused() -> None:
-    assert main(["serve"]) == 2
 
 
 class Terminal(io.StringIO):

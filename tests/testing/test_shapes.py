@@ -12,25 +12,10 @@ from .asking import DEFINITIONS, MAPS, Asked
 PODS = "/api/v1/namespaces/default/pods"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-UNTYPED = (
-    "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse"
-    " error: "
-)
 
 
 def unmarshal(what: str, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {what} into Go struct field {field} of type {wanted}"
-
-
-@pytest.mark.parametrize(
-    ("value", "what"), [(5, "number"), ({}, "object"), (["a"], "array"), (True, "bool"), (1.5, "number")]
-)
-@pytest.mark.parametrize("key", ["kind", "apiVersion"])
-def test_kind_and_version_are_texts(api: Asked, key: str, value: object, what: str) -> None:
-    for method, path in (("POST", MAPS), ("PUT", f"{MAPS}/a")):
-        status = api.refused(method, path, {key: value, "metadata": {"name": "a"}})
-        assert status["code"] == 400
-        assert status["message"].startswith(UNTYPED + unmarshal(what, f".{key}", "string"))
 
 
 def test_a_sent_body_is_quoted_by_its_start(api: Asked) -> None:
@@ -85,11 +70,6 @@ def test_a_patch_that_makes_an_object_unreadable_is_at_fault(api: Asked, body: d
     status = api.refused("PATCH", "/api/v1/namespaces/default", body)
     assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "patch")
     assert "json: cannot unmarshal" in status["message"]
-
-
-def test_a_job_without_a_name_is_refused_for_it(api: Asked) -> None:
-    status = api.refused("POST", "/apis/batch/v1/namespaces/default/jobs", {"spec": {}})
-    assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "metadata.name")
 
 
 # ---- Definitions.
@@ -187,12 +167,6 @@ def test_a_column_is_whole(api: Asked, column: dict[str, str], fields: list[str]
     ]
 
 
-@pytest.mark.parametrize("name", [None, "V1"])
-def test_a_version_has_a_name(api: Asked, name: object) -> None:
-    status = api.refused("POST", DEFINITIONS, definition(name=name))
-    assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "spec.versions[0].name")
-
-
 # ---- Patches and options.
 
 
@@ -226,12 +200,6 @@ def test_a_step_of_a_json_patch_is_made_of_texts(api: Asked, step: object, code:
     api.create("a", data={"a": "b"})
     status = api.refused("PATCH", f"{MAPS}/a", [step], content_type=JSON_PATCH)
     assert (status["code"], status["message"]) == (code, message)
-
-
-def test_a_strategic_patch_of_a_field_that_there_is_not_changes_nothing(api: Asked) -> None:
-    version = api.create("a")
-    assert api.ask("PATCH", f"{MAPS}/a", {"ports": [{"port": 1}]}, content_type=STRATEGIC).code == 200
-    assert api.api.history.version == version
 
 
 @pytest.mark.parametrize(
@@ -294,11 +262,6 @@ def test_a_patch_that_piles_up_too_deep_is_refused(api: Asked) -> None:
         "PATCH", "/apis/example.com/v1/namespaces/default/widgets/w", steps + more, content_type=JSON_PATCH
     )
     assert status["code"] == 422
-
-
-def test_bytes_that_are_no_text_become_the_sign_for_that(api: Asked) -> None:
-    assert api.ask("POST", MAPS, b'{"metadata":{"name":"a"},"data":{"a":"\xff"}}').code == 201
-    assert api.get(f"{MAPS}/a")["data"] == {"a": "\ufffd"}
 
 
 # ---- Fields that there are not.
