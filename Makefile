@@ -89,6 +89,9 @@ SERVERS := --numprocesses=3
 # The environments of `make env` have pip; it installs into the others, which need none of their own. Of thousands of modules, those that
 # are imported are compiled then.
 INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check --no-compile
+# An environment with some packages in other versions; all else is that of `make env`.
+BESIDE = $(PYTHON) -m venv --without-pip $(1) && echo "import site; site.addsitedir('$(abspath $(VENV))/lib/python$(notdir $(VENV))/site-packages')" \
+	> $(1)/lib/python$(notdir $(VENV))/site-packages/beside.pth && $(call INSTALL,$(1)) -e .
 # The only folders with tests that need the real server; tests/conftest.py sees to it.
 REAL := $(addprefix tests/,clients conformance differential feed real)
 # From CPython 3.12 on, lines cost nearly nothing to measure by `sys.monitoring`; branches, from 3.14 on.
@@ -137,8 +140,7 @@ test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the em
 	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(SERVERS) --dist=worksteal tests/clients)
 
 $(WITH_LOWEST): setup.cfg pyproject.toml | $(INSTALLED)
-	$(PYTHON) -m venv --without-pip $(LOWEST)
-	$(call INSTALL,$(LOWEST)) -e '.[test]' \
+	$(call BESIDE,$(LOWEST)) \
 		$$(sed -nE '/^install_requires/,/^$$/ s/^    ([a-z]+)>=([0-9.]+).*/\1==\2/p' setup.cfg)
 	touch $@
 
@@ -146,8 +148,7 @@ test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf or aiohttp on the lowest v
 	$(LOWEST)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=tests/,$(OURS)) $(addprefix tests/,$(TOUCHING_KOPF) client testing/test_admission.py))
 
 $(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
-	$(PYTHON) -m venv --without-pip $(OTHER_KOPF)
-	$(call INSTALL,$(OTHER_KOPF)) -e '.[test]' kopf==$(KOPF)
+	$(call BESIDE,$(OTHER_KOPF)) kopf==$(KOPF)
 	touch $@
 
 test-kopf: $(WITH_OTHER_KOPF)  ## Run what takes names of Kopf with Kopf 1.44.6; KOPF=1.45.0 takes another one.
