@@ -3,6 +3,7 @@
 import kopf
 import pytest
 
+from kopf_selectcache import _kopf
 from tests.plugin.virtual import Times
 
 
@@ -21,6 +22,8 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
 @pytest.fixture
 def default_registry(monkeypatch: pytest.MonkeyPatch) -> kopf.OperatorRegistry:
     """The registry that operators' files are loaded into: none of its handlers is of another test."""
-    made = kopf.OperatorRegistry()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", "of the cluster")  # A registry chooses its login when it is made.
+        made = _kopf.SmartOperatorRegistry()
     monkeypatch.setattr("kopf._core.intents.registries._default_registry", made)
     return made

@@ -13,8 +13,9 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Caches, LabelSelector, Selector
-from kopf_selectcache.core.protocol.messages import SLOW_SECONDS
-from kopf_selectcache.informer.namespaces import MOST_ASKED
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.core.protocol.messages import SLOW_SECONDS, Refusal
+from kopf_selectcache.informer.namespaces import MOST_ASKED, absent
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.request_log import Asked
@@ -175,3 +176,18 @@ async def test_20_caches_beside_those_of_the_operator_warn_of_their_namespaces(
         async with Caches({"v1/pods": "app=web"}, login=login, namespaces=["other"]):
             await times.until(lambda: warned(caplog), within=60)
     assert warned(caplog) == [sentence("'other' (named by Caches(namespaces=...))")]
+
+
+@pytest.mark.parametrize(("code", "is_raised"), [(403, False), (500, True)])
+def test_only_a_missing_right_to_list_namespaces_is_ignored(code: int, *, is_raised: bool) -> None:
+    async def refuse(_: str) -> bool:
+        raise Refused(Refusal(code))
+
+    async def main() -> str:
+        return await absent(refuse, {"other": "-n"})
+
+    if is_raised:
+        with pytest.raises(Refused):
+            asyncio.run(main())
+    else:
+        assert asyncio.run(main()) == ""
