@@ -107,7 +107,7 @@ def test_records_of_one_problem_share_a_template_whatever_the_server_answers(
     refused(Refusal(403, "Forbidden", "pods is forbidden: user bob"))
     first, second = caplog.records
     assert first.msg == second.msg
-    assert "the operator does not have permission to %(verb)s them" in first.msg
+    assert "the operator does not have permission to %(verb)s %(kind)s" in first.msg
     assert "alice" not in first.msg
     assert "user alice" in first.getMessage()
     assert "user bob" in second.getMessage()
