@@ -368,12 +368,8 @@ class Memos:
                 assert memory.live_fresh_body is not None, "it has daemons"
                 yield memory.live_fresh_body, daemon
 
-    async def forget(self, body: Any) -> None:
-        """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
-        self.release(self._memories._build_key(body))
-
     def release(self, uid: str) -> None:
-        """Forget the memo of an object, unless Kopf has seen the object."""
+        """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
         if not isinstance(self._marks.get(uid, {}), dict):
             self.drop(uid)
 

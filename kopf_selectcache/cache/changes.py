@@ -450,11 +450,8 @@ class Seen:
 
 async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], object]) -> Any:
     """Wait until a cached object that is requested satisfies the predicate, and return it as it was then."""
-    if not callable(predicate):
-        raise ReadError(
-            f"cache.wait_for(): the predicate is {shown_by_type(predicate)}",
-            remedy="Give a function of an object",
-        )
+    wanted = "a function of an object"
+    require(callable(predicate), ReadError, "cache.wait_for()", "the predicate", predicate, wanted)
     if is_async(predicate):
         raise _async_predicate(predicate)
     informer = informer_of(access.runtime, request)

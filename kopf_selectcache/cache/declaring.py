@@ -22,9 +22,8 @@ from kopf_selectcache._errors import (
     require,
 )
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.errors import NO_VALUE
 from kopf_selectcache.core.protocol.messages import written
-from kopf_selectcache.core.redact import clipped, counted, shown
+from kopf_selectcache.core.redact import clipped, counted
 from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.packing import Storage, weights_of
@@ -53,7 +52,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Plan, Right, Stream, merged, of_cache
 
 from ._server_reads import resource_of
-from .errors import answering, for_request
+from .errors import answering, for_request, index_error, not_synced_error
 from .estimates import Amount, Counter
 from .request import Request
 from .snapshots import Access, informer_of
@@ -214,11 +213,8 @@ async def _wait_until_readable(informer: Informer, timeout: float) -> None:  # n
     if part.error is not None:
         raise for_request(part.error, informer.state.filter)
     if informer.state.ready is None:
-        raise NotSynced(
-            f"the cache of {informer} is not synced after {timeout:g} s:"
-            f" {part.message or 'the first list is not complete yet'}",
-            remedy=part.remedy or f"Wait longer: {call_of('declare', 'timeout=...')}",
-        )
+        remedy = part.remedy or f"Wait longer: {call_of('declare', 'timeout=...')}"
+        raise not_synced_error(str(informer), part.message, remedy, after=timeout)
 
 
 async def _change(
@@ -284,9 +280,7 @@ def _for_change(informer: Informer, request: Request) -> Iterator[None]:
     except (NotSynced, StateError) as error:
         raise for_request(error, informer.state.filter) from None
     except IndexFailed as failed:
-        what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
-        remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
-        raise ReadError(what, remedy=remedy) from None
+        raise index_error(request, failed) from None
 
 
 async def remove(runtime: Runtime, kind: AnyKey, place: str) -> None:

@@ -32,14 +32,15 @@ from kopf_selectcache._errors import (
 )
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.errors import NO_VALUE, Garbled
 from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.core.protocol.messages import LONGEST_ASKED_SECONDS, Refusal
-from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.regions import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from kopf_selectcache.informer.background import IndexFailed
 from kopf_selectcache.informer.health import ERRORS, Health, cause_of, row_of
 from kopf_selectcache.informer.stream_writer import failure_of
 from kopf_selectcache.selectors.kind_keys import SETTINGS, is_misspelt, key_of, unserved
@@ -420,6 +421,13 @@ def not_synced_error(key: str, message: str, remedy: str, *, after: float | None
         f"the cache of {key} is not synced{waited}: {message or 'the first list is not complete yet'}",
         remedy=remedy or f"To wait for it: {call_of('wait_synced')}",
     )
+
+
+def index_error(request: Request, failed: IndexFailed) -> ReadError:
+    """Return the error of an index whose function fails for an object."""
+    what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
+    remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
+    return ReadError(what, remedy=remedy)
 
 
 def stale_error(request: Request, age: float | None) -> Stale:

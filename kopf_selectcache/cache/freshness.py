@@ -350,9 +350,7 @@ class _HandlerWait:
                 awaited.discard(self._event.version, confirmed)
 
     def _has_unconfirmed(self) -> bool:
-        return self._informer.state.has_several_streams and self._informer.state.has_unconfirmed_up_to(
-            self._event.version, besides=self._event.key
-        )
+        return _has_unconfirmed(self._informer, self._event.version, besides=self._event.key)
 
     def _stale(self, what: str) -> Stale:
         return Stale(f"the cache of {self._informer} is {what}", remedy="To wait: await cache.wait_synced()")
@@ -395,8 +393,6 @@ AT_LEAST_SECONDS = 5.0
 
 GRACE_SECONDS = 1.0
 """Seconds that a wait gives the watches before it lets them be compared with the server."""
-
-_NO_OBJECT = ("", "")
 
 
 def require_comparable(informer: Informer, at_least: AtLeast) -> None:
@@ -468,9 +464,9 @@ def _has_reached(reflector: Reflector, version: str) -> bool:
     return not is_newer(reflector.goal(version), reflector.version)
 
 
-def _has_unconfirmed(informer: Informer, version: str) -> bool:
+def _has_unconfirmed(informer: Informer, version: str, *, besides: ObjectKey = ("", "")) -> bool:
     state = informer.state
-    return state.has_several_streams and state.has_unconfirmed_up_to(version, besides=_NO_OBJECT)
+    return state.has_several_streams and state.has_unconfirmed_up_to(version, besides=besides)
 
 
 async def wait(

@@ -31,7 +31,7 @@ from kopf_selectcache.settings.planner import questions
 
 from ._checks import require_stored
 from .blocking import AWAITED, LIVE
-from .errors import OutsideFilter, Reason, not_stored_error, unknown_field_error
+from .errors import OutsideFilter, Reason, index_error, not_stored_error, unknown_field_error
 from .matcher import Compared
 from .request import Request, as_read_error
 from .snapshots import Snapshot, match_of, outside_of
@@ -281,9 +281,7 @@ async def add_indexes(
     try:
         await informer.swapper.indexing.add(ready, check)
     except IndexFailed as failed:
-        what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
-        remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
-        raise ReadError(what, remedy=remedy) from None
+        raise index_error(request, failed) from None
 
 
 def _require_exact(request: Request, path: Keys, projection: Projection) -> None:

@@ -300,14 +300,20 @@ def with_options(request: Request, given: Mapping[str, Any]) -> Request:
     options = {name: value for name, value in given.items() if name != "as_"}
     _check_objects(call, options)
     _check_numbers(call, options)
-    form = None
-    if (as_ := given.get("as_")) is not None:
-        form = form_of(call, as_)
-    elif isinstance(request.kind, type):
-        form = form_of(call, request.kind)._replace(given=None)
     if (at_least := options.get("at_least")) is not None:
         options["at_least"] = _at_least(call, at_least)
-    return replace(request, form=form, is_plain=False, **options)
+    request = replace(request, is_plain=False, **options)
+    return with_form(request, given.get("as_"), request.kind if isinstance(request.kind, type) else None)
+
+
+def with_form(request: Request, as_: Any, class_: type | None) -> Request:
+    """Return a request with the form that is given; else that of the class that names its kind, if any."""
+    call = f"cache.{request.verb}()"
+    if as_ is not None:
+        return replace(request, form=form_of(call, as_), is_plain=False)
+    if class_ is not None:
+        return replace(request, form=form_of(call, class_)._replace(given=None), is_plain=False)
+    return request
 
 
 def _at_least(call: str, given: object) -> AtLeast:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kopf_selectcache._errors import InvalidObject, NotDeclared
+from kopf_selectcache._errors import InvalidObject, NotDeclared, require
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.writer import Unsettled, WriteCall
 from kopf_selectcache.core.errors import Garbled
@@ -34,13 +34,12 @@ from ._server_reads import resource_of
 from ._write_errors import not_writable, refused_write, unknown_outcome
 from .dropped_fields import DroppedFields, writer_of
 from .errors import Unreadable, request_error
-from .formats.formats import form_of
 from .formats.given import Given
 from .formats.partial import partial_of
 from .misuse import naming
 from .noting import noting
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
-from .request import Request, replace, requested_key, split_name, written_call
+from .request import Request, requested_key, split_name, with_form, written_call
 
 TIMEOUT = 30.0
 """Seconds for a write with all its tries."""
@@ -75,27 +74,23 @@ class Options(NamedTuple):
 def options_of(verb: str, given: Mapping[str, Any]) -> Options:
     """Return the options of a write; raise InvalidObject for values that they cannot have."""
     options = Options(**given)
-    _require(isinstance(options.dry_run, bool), verb, "dry_run", options.dry_run, "True or False")
+    call = f"cache.{verb}()"
+    require(
+        isinstance(options.dry_run, bool), InvalidObject, call, "dry_run", options.dry_run, "True or False"
+    )
     manager = options.field_manager
     fits = isinstance(manager, str) and 0 < len(manager) <= 128 and manager.isprintable()
-    _require(fits, verb, "field_manager", manager, "a name of at most 128 characters")
+    require(fits, InvalidObject, call, "field_manager", manager, "a name of at most 128 characters")
     timeout = options.timeout
     fits = isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout > 0
-    _require(fits, verb, "timeout", timeout, "a number of seconds, 0 or more")
+    require(fits, InvalidObject, call, "timeout", timeout, "a number of seconds, 0 or more")
     return options
-
-
-def _require(fits: object, verb: str, argument: str, given: object, wanted: str) -> None:
-    if not fits:
-        raise InvalidObject(f"cache.{verb}(): {argument} is {shown(given)}", remedy=f"Give {wanted}")
 
 
 def require_subresource(verb: str, subresource: object) -> None:
     """Raise InvalidObject for a subresource that cannot be one."""
-    if not isinstance(subresource, str) or not (subresource == "" or subresource.isalpha()):
-        raise InvalidObject(
-            f"cache.{verb}(): subresource is {shown(subresource)}", remedy="Give one such as 'status'"
-        )
+    fits = isinstance(subresource, str) and (subresource == "" or subresource.isalpha())
+    require(fits, InvalidObject, f"cache.{verb}()", "subresource", subresource, "one such as 'status'")
 
 
 # ---- The request of a write.
@@ -106,12 +101,7 @@ def request_for(verb: str, given: Given, as_: Any) -> Request:
     request = Request(
         verb=verb, kind=given.key, name=given.name or None, namespace=given.namespace, obj=str(given)
     )
-    form = None
-    if as_ is not None:
-        form = form_of(f"cache.{verb}()", as_)
-    elif given.client_class is not None:
-        form = form_of(f"cache.{verb}()", given.client_class)._replace(given=None)
-    return request if form is None else replace(request, form=form, is_plain=False)
+    return with_form(request, as_, given.client_class)
 
 
 def request_of(verb: str, kind: AnyKey, name: Any, namespace: Any, as_: Any) -> Request:
@@ -123,14 +113,9 @@ def request_of(verb: str, kind: AnyKey, name: Any, namespace: Any, as_: Any) -> 
         name, namespace = split_name(verb, kind, name, namespace)
     for argument, value in (("name", name), ("namespace", namespace)):
         fits = isinstance(value, str) or (argument == "namespace" and value is None)
-        _require(fits, verb, argument, value, "a text")
+        require(fits, InvalidObject, f"cache.{verb}()", argument, value, "a text")
     request = Request(verb=verb, kind=kind, name=name, namespace=namespace, by_key=by_key)
-    form = None
-    if as_ is not None:
-        form = form_of(f"cache.{verb}()", as_)
-    elif isinstance(kind, type):
-        form = form_of(f"cache.{verb}()", kind)._replace(given=None)
-    return request if form is None else replace(request, form=form, is_plain=False)
+    return with_form(request, as_, kind if isinstance(kind, type) else None)
 
 
 async def resource_for(runtime: Runtime, request: Request) -> Resource:

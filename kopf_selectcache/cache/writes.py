@@ -17,6 +17,7 @@ from kopf_selectcache._errors import (
     InvalidObject,
     OutcomeUnknown,
     call_of,
+    require,
 )
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.redact import clipped, shown
@@ -120,12 +121,11 @@ async def patch(
 
 def _changes_of(changes: object, type_: str) -> Any:
     call = "cache.live.patch()"
-    if type_ not in _TYPES:
-        raise InvalidObject(f"{call}: type is {shown(type_)}", remedy=f"Give one of {', '.join(_TYPES)}")
+    require(type_ in _TYPES, InvalidObject, call, "type", type_, f"one of {', '.join(_TYPES)}")
     is_list = isinstance(changes, (list, tuple)) and all(isinstance(each, Mapping) for each in changes)
-    if not (is_list if type_ == "json" else isinstance(changes, Mapping)):
-        wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
-        raise InvalidObject(f"{call}: changes is {shown(changes)}", remedy=f"Give {wanted}")
+    fits = is_list if type_ == "json" else isinstance(changes, Mapping)
+    wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
+    require(fits, InvalidObject, call, "changes", changes, wanted)
     return plain(call, changes)
 
 
@@ -143,18 +143,13 @@ async def delete(
     call = "cache.live.delete()"
     options = options_of(request.verb, given_options)
     for argument, value in (("uid", uid), ("version", version)):
-        if value is not None and not (isinstance(value, str) and value):
-            raise InvalidObject(f"{call}: {argument} is {shown(value)}", remedy="Give a text")
-    if propagation not in _POLICIES:
-        raise InvalidObject(
-            f"{call}: propagation is {shown(propagation)}", remedy=f"Give one of {', '.join(_POLICIES)}"
-        )
-    if grace_period is not None and (
-        isinstance(grace_period, bool) or not isinstance(grace_period, int) or grace_period < 0
-    ):
-        raise InvalidObject(
-            f"{call}: grace_period is {shown(grace_period)}", remedy="Give a number of seconds"
-        )
+        fits = value is None or (isinstance(value, str) and value != "")
+        require(fits, InvalidObject, call, argument, value, "a text")
+    wanted = f"one of {', '.join(_POLICIES)}"
+    require(propagation in _POLICIES, InvalidObject, call, "propagation", propagation, wanted)
+    is_count = isinstance(grace_period, int) and not isinstance(grace_period, bool) and grace_period >= 0
+    fits = grace_period is None or is_count
+    require(fits, InvalidObject, call, "grace_period", grace_period, "a number of seconds")
     preconditions = {"uid": uid} if uid else {}
     preconditions |= {"resourceVersion": version} if version else {}
     body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -175,11 +170,9 @@ async def update(
 ) -> Any:
     """Read an object, change it by the function, and replace it; again if it has changed meanwhile."""
     options = options_of(request.verb, given_options)
-    if not callable(function):
-        raise InvalidObject(
-            f"cache.live.update(): function is {shown(function)}",
-            remedy="Give a function of an object, which changes it or returns another one",
-        )
+    wanted = "a function of an object, which changes it or returns another one"
+    require(callable(function), InvalidObject, "cache.live.update()", "function", function, wanted)
+    assert function is not None, "it was checked"
     require_subresource(request.verb, subresource)
     resource = await resource_for(runtime, request)
     end, failures = runtime.writer.end_of(options.timeout), 0

@@ -253,7 +253,8 @@ class HandlerCalls(ABC):
         self._type = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
         self._parts = _kopf.parts_of(operator.settings)
         self._clock = runtime.retries.clock
-        called = calling_with_cache(handler.fn, operator, runtime, handler.form)
+        is_async = _kopf.is_async_fn(handler.fn)
+        called = partial(_call_with_cache, handler.fn, is_async, operator, runtime, handler.form)
         self._called = replace(handler, fn=called)
         self.queue = WorkQueue(clock=self._clock, chance=runtime.retries.chance)
         self.brake = Brake(str(handler), str(resource), self._clock, runtime.extensions.get(Chains))
@@ -411,13 +412,6 @@ def _make(form: Form, kwargs: dict[str, Any]) -> None:
             if id(view) not in made:
                 made[id(view)] = form.make(record_of(view), None)
             kwargs[name] = made[id(view)]
-
-
-def calling_with_cache(
-    fn: Callable[..., Any], operator: Operator, runtime: Runtime, form: Form | None = None
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return what calls the user's function for Kopf."""
-    return partial(_call_with_cache, fn, _kopf.is_async_fn(fn), operator, runtime, form)
 
 
 async def _call_with_cache(

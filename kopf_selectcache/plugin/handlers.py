@@ -139,7 +139,7 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
 def _above_kopf(handler: str) -> DeclarationError:
     return DeclarationError(
         f"{handler} would be called without a cache, because with_cache is above Kopf's decorator",
-        remedy="Put @selectcache.with_cache between the function and Kopf's decorators",
+        remedy=ABOVE_THE_FUNCTION,
     )
 
 

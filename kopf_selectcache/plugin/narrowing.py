@@ -502,6 +502,8 @@ async def _exists(server: Client, resource: Resource, namespace: str | None, nam
 
 async def warn_of_peering(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
     """Log once if Kopf still waits for a mandatory peering some time after the login."""
+    if not settings.peering.mandatory:
+        return
     await runtime.environment.sleep(PEERING_SECONDS)
     namespaces = _kopf.exact_namespaces(_kopf.watched_patterns(settings))
     ask = partial(unmet_peering, runtime.transport, settings, namespaces)

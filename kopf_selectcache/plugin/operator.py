@@ -40,7 +40,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .caches import Stop, create_runtime, make_recorder, named_caches
 from .feed_safety import DECLARED_LATER, Decisions, decide, source_of, would_silence
-from .narrowing import advise, handlers_of_key, warn_of_filter
+from .narrowing import advise, handlers_of_key, warn_of_filter, warn_of_peering
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -200,7 +200,9 @@ class Operator:
                 advise(self.settings, self.registry, self._declared, runtime, is_fed=self._needs_no_advice),
                 name="selectcache: advice",
             )
-            peering = asyncio.create_task(self._warn_of_peering(runtime), name="selectcache: peering")
+            peering = asyncio.create_task(
+                warn_of_peering(self.settings, runtime), name="selectcache: peering"
+            )
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
@@ -265,12 +267,6 @@ class Operator:
             and handlers_of_key(self.registry, key)
         ):
             self.decisions.note(informer, None, DECLARED_LATER)
-
-    async def _warn_of_peering(self, runtime: Runtime) -> None:
-        if self.settings.peering.mandatory:
-            from .narrowing import warn_of_peering  # Few operators need it.  # noqa: PLC0415
-
-            await warn_of_peering(self.settings, runtime)
 
     async def _run_beside(self, runtime: Runtime) -> None:
         if self._beside is not None and not self.is_stopping:

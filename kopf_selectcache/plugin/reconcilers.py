@@ -297,7 +297,7 @@ class ReconcileCalls(HandlerCalls):
                     again = await self._call(key, uid, departure.body, run)
                     if again is not None:
                         return again
-                await self._memos.forget(departure.body)
+                self._memos.release(uid)
             record.forget_departure(uid)
         return None
 

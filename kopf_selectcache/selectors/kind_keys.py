@@ -322,25 +322,13 @@ def made(given: Any, obj: dict[str, Any]) -> Any:
         return given(Unconnected(), obj)
     if hasattr(given, "from_dict"):  # As of version 37 of kubernetes.
         return given.from_dict(obj)
-    return _value(given, obj, models_of(given), {})
+    return converted(given, obj, models_of(given), {})
 
 
 def models_of(given: type) -> object:
     """Return the module that has all models of a model's client."""
     base = next(each for each in given.__mro__ if _is_of_kubernetes(each))
     return sys.modules[base.__module__.rpartition(".")[0]]
-
-
-def converted(wanted: str, value: Any, models: object) -> Any:
-    """Return a value as it is in a client's models, by the type that they name for it."""
-    if (item := item_of(wanted)) is not None and isinstance(value, list):
-        return [converted(item, each, models) for each in value]
-    if item is not None and isinstance(value, Mapping):
-        return {key: converted(item, each, models) for key, each in value.items()}
-    model: Any = getattr(models, wanted, None)
-    if isinstance(value, Mapping) and hasattr(model, "from_dict"):
-        return model.from_dict(value)
-    return _value(wanted, value, models, {})
 
 
 def item_of(wanted: str) -> str | None:
@@ -412,22 +400,25 @@ def _is_of_kubernetes(given: type) -> bool:
     return client in _CLIENTS and "client.models." in rest and hasattr(given, "openapi_types")
 
 
-def _value(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> Any:
-    """Return a value as it is in the models of earlier clients, by the type that they name for it."""
+def converted(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> Any:
+    """Return a value as it is in a client's models, by the type that they name for it.
+    `shared` is what all models of earlier clients are made with.
+    """
     if isinstance(wanted, str):
-        several = _SEVERAL.fullmatch(wanted)
-        if several is not None and isinstance(value, list):
-            return [_value(several["item"], each, models, shared) for each in value]
-        if several is not None and isinstance(value, Mapping):
-            return {key: _value(several["item"], each, models, shared) for key, each in value.items()}
+        if (item := item_of(wanted)) is not None and isinstance(value, list):
+            return [converted(item, each, models, shared) for each in value]
+        if item is not None and isinstance(value, Mapping):
+            return {key: converted(item, each, models, shared) for key, each in value.items()}
         if wanted == "datetime" and isinstance(value, str):
             return datetime.fromisoformat(value)
         wanted = getattr(models, wanted, None)
+    if isinstance(value, Mapping) and hasattr(wanted, "from_dict"):  # As above.
+        return wanted.from_dict(value)
     if not isinstance(value, Mapping) or not hasattr(wanted, "openapi_types"):
         return value
     given = {name: each for name, key in wanted.attribute_map.items() if (each := value.get(key)) is not None}
     model = wanted(
-        **{name: _value(wanted.openapi_types[name], each, models, shared) for name, each in given.items()},
+        **{name: converted(wanted.openapi_types[name], each, models, shared) for name, each in given.items()},
         **shared,
     )
     # Each part makes a configuration of its own unless it is given one: that takes several times as long as

@@ -48,8 +48,8 @@ from .namespaces import (
     Origin,
     assemble,
     namespaces_in,
+    outer_streams,
     require_namespaced,
-    require_splittable,
 )
 from .planner import MOST_DIVIDED, MOST_STREAMS, Plan, Stream, check_streams, plan
 from .sharding import in_own_namespaces
@@ -194,7 +194,7 @@ class Cached:
         if outside not in (None, "metadata"):
             require(None, DeclarationError, "Cached()", "outside", outside, "'metadata' or None")
         if outside is not None:
-            require_splittable(assemble(chosen, spaces).filter)
+            outer_streams(assemble(chosen, spaces).filter)  # Raises if it takes too many.
         attributes = {name: None if value is UNSET else value for name, value in options.items()}
         attributes |= {"filter": chosen, "namespaces": spaces, "share_watches": share_watches}
         attributes |= {"outside": outside, "unconfined": None, "origins": (), "source": None}
@@ -489,7 +489,7 @@ def _joined(key: KindKey, kind: Kind | None, parts: Sequence[_Declaration]) -> C
     with named(key):
         joined = chosen.cached.replaced(filter=AnyOf(list(branches)))
     if joined.outside is not None:
-        require_splittable(assemble(joined.filter, joined.namespaces, kind=kind).filter)
+        outer_streams(assemble(joined.filter, joined.namespaces, kind=kind).filter)  # As well.
     return checked(key, kind, joined)
 
 

@@ -412,6 +412,7 @@ class _Part(NamedTuple):
 
 def outer_streams(filter_: Branches, *, joined: bool = False) -> tuple[Outer, ...]:
     """Return the outer streams of a filter, in each of its namespaces; or those that all namespaces share.
+    Raise DeclarationError if it takes too many.
 
     >>> [str(each.selector) for each in outer_streams(Selector('app in (web,www)', namespaces=['shop']))]
     ["labels='app notin (web,www)', namespaces=['shop']"]
@@ -423,11 +424,6 @@ def outer_streams(filter_: Branches, *, joined: bool = False) -> tuple[Outer, ..
     elif not named:
         return ()
     return tuple(each for namespaces in spaces for each in _in(namespaces, filter_))
-
-
-def require_splittable(filter_: Branches) -> None:
-    """Raise DeclarationError for a filter that takes too many outer streams."""
-    outer_streams(filter_)
 
 
 def _in(namespaces: tuple[str, ...] | None, filter_: Branches) -> Iterator[Outer]:

@@ -115,7 +115,7 @@ READS: tuple[Mutant, ...] = (
     Mutant(
         "answer although a leave before the version is unconfirmed",
         AS_NEW,
-        "    return state.has_several_streams and state.has_unconfirmed_up_to(version, besides=_NO_OBJECT)\n",
+        "    return state.has_several_streams and state.has_unconfirmed_up_to(version, besides=besides)\n",
         "    return False\n",
         11,
         (AT_LEAST + "a_leave_before_the_version_is_confirmed_before_the_answer",),

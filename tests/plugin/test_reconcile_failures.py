@@ -278,6 +278,6 @@ async def test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf() -> None:
     memory = await memories.recall(cast("Any", seen), noticed_by_listing=True)
     assert memory.noticed_by_listing, "Kopf notes that it was there at the start, and resumes it"
     for each in (seen, unseen):
-        await memos.forget(each)
+        memos.release(each["metadata"]["uid"])
     after = [await memos.recall(each, APPS) for each in (seen, unseen)]
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, False]

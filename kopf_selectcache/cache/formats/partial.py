@@ -206,7 +206,7 @@ def _model(given: Any, obj: Mapping[str, Any], part: str, tree: Tree | None, mod
 def _value(wanted: str, value: Any, part: str, tree: Tree | None, models: object) -> Any:
     """Return a stored value as it is in the models, by the type that they name for it."""
     if tree is not None and not tree.parts:
-        return converted(wanted, value, models)
+        return converted(wanted, value, models, {})
     if (item := item_of(wanted)) is not None and isinstance(value, list):
         return [_value(item, each, part, tree, models) for each in value]
     if item is not None and isinstance(value, Mapping):
@@ -216,7 +216,7 @@ def _value(wanted: str, value: Any, part: str, tree: Tree | None, models: object
     model: Any = getattr(models, wanted, None)
     if isinstance(value, Mapping) and isinstance(model, type) and is_model(model):
         return _model(model, value, part, tree, models)
-    return converted(wanted, value, models) if tree is None else marked(value, part, tree, PartialObject)
+    return converted(wanted, value, models, {}) if tree is None else marked(value, part, tree, PartialObject)
 
 
 def _new(given: Any, values: dict[str, Any], part: str, lost: frozenset[str]) -> Any:
