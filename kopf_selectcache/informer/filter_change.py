@@ -266,7 +266,7 @@ class FilterChange:
             task = prepared.tasks[each] = self._swapper.tasks.start(each)
             task.add_done_callback(lambda _: moved.set())
         if not prepared.state.union.is_alone:
-            prepared.probing = self._swapper.tasks.start_probing(prepared.prober.run)
+            prepared.probing = self._swapper.tasks.start_beside("probes", prepared.prober.run)
         await self._wait(prepared, lambda: prepared.is_synced)
 
     async def _step(self, prepared: PreparedState) -> bool:

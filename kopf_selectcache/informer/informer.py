@@ -301,7 +301,7 @@ class Informer:
             self._release_confirmed()
 
     def _release_confirmed(self) -> None:
-        oldest = self.state.union.oldest_unconfirmed
+        oldest = self.state.union.unconfirmed.oldest()
         if oldest is None:
             self.awaited.wake()
         elif oldest.since:

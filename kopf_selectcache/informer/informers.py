@@ -252,7 +252,7 @@ class Runtime:
         informer.chosen.end()
         if (task := self._end_task(informer)) is not None:
             await asyncio.wait({task})
-        await informer.chosen.wait_ended()
+        await self.namespaces.wait_ended()
 
     def _end_task(self, informer: Informer) -> asyncio.Task[None] | None:
         """End the task of an informer, and then drop its objects; return the task, if there is any."""

@@ -284,10 +284,6 @@ class ChosenNamespaces:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def wait_ended(self) -> None:
-        """Wait until nothing is left of namespaces that nobody follows."""
-        await self._followed.wait_ended()
-
     def of(self, labels: Iterable[LabelSelector]) -> tuple[Labelled, ...]:
         """Return the namespaces of label selectors that are followed."""
         return self._followed.of(labels)

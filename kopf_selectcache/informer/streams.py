@@ -336,9 +336,6 @@ class StreamTasks:
         endless = run_again(work, self._environment, self._resource, self._context)
         return asyncio.create_task(endless, name=f"selectcache: {self._key}, {name}")
 
-    def start_probing(self, work: Work) -> asyncio.Task[None]:
-        return self.start_beside("probes", work)
-
     async def run(
         self,
         reflectors: Collection[Reflector],
@@ -352,7 +349,7 @@ class StreamTasks:
         self._must_end = False
         self._streams = {each: self.start(each) for each in reflectors}
         del reflectors  # An exchange may end them.
-        self._probing = None if probe is None else self.start_probing(probe)
+        self._probing = None if probe is None else self.start_beside("probes", probe)
         try:
             await self._wait_for_end(beside)
         finally:

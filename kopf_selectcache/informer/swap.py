@@ -112,7 +112,7 @@ class Swap:
 
     def share(self, record: Record) -> Record:
         """Return the same object as the present union holds it, so that it is in memory only once."""
-        held = self.before.shown(record.key)
+        held = self.before.store.peek(*record.key)
         is_shared = held is not None and held.compression is record.compression and held.is_same(record)
         return held if held is not None and is_shared else record
 

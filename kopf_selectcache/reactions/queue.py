@@ -194,7 +194,7 @@ class WorkQueue:
         self._running: dict[Key, float] = {}
         """The keys that were taken and are not done, with the times that they were taken."""
         self._failures: dict[Key, int] = {}
-        self._is_shut_down = False
+        self.is_shut_down = False
         self._adds = self._retries = 0
         self._queue_duration, self._work_duration = Histogram(), Histogram()
 
@@ -221,7 +221,7 @@ class WorkQueue:
         """Have a key run again after its failure; return the delay in seconds, None if the queue is shut
         down. It doubles with each call until `forget`.
         """
-        if self._is_shut_down:
+        if self.is_shut_down:
             return None
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -239,7 +239,7 @@ class WorkQueue:
         return self._failures.get(key, 0)
 
     def _add(self, key: Key, seconds: float, priority: int, cause: Cause | None) -> bool:
-        if self._is_shut_down:
+        if self.is_shut_down:
             return False
         now = self.clock()
         if self._waiting:
@@ -349,7 +349,7 @@ class WorkQueue:
             self._count_blocked -= 1
             self._count_ready += 1
             heappush(self._ready, (entry.deadline, entry.place, key))
-        if self._ready or self._waiting or self._is_shut_down:
+        if self._ready or self._waiting or self.is_shut_down:
             self.wake()
 
     # ---- The end.
@@ -362,7 +362,7 @@ class WorkQueue:
         may be called again without `drain` if that takes too long.
         """
         self._promote(self.clock())
-        self._is_shut_down = True
+        self.is_shut_down = True
         dropped = [key for key, entry in self._entries.items() if not drain or entry.state is _State.WAITING]
         for key in dropped:
             del self._entries[key]
@@ -373,13 +373,9 @@ class WorkQueue:
         return len(dropped)
 
     @property
-    def is_shut_down(self) -> bool:
-        return self._is_shut_down
-
-    @property
     def is_finished(self) -> bool:
         """True if it is shut down, no key runs, and none will be taken."""
-        return self._is_shut_down and not self._entries and not self._running
+        return self.is_shut_down and not self._entries and not self._running
 
     # ---- Figures.
 

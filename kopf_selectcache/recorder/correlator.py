@@ -179,7 +179,8 @@ class Correlator:
         self._buckets = _Lru[_Bucket](limits.remembered)
         self._rate = 1 / limits.refill
         self._suppressed: dict[str, _Suppressed] = {}
-        self._due = math.inf
+        self.next_due = math.inf
+        """The time, by the clock of `now`, before which `due` returns nothing. Infinite if nothing waits."""
         self.lost = 0
         """Suppressed occurrences without a summary: their bucket was forgotten first."""
 
@@ -192,11 +193,6 @@ class Correlator:
     def sizes(self) -> tuple[int, int, int]:
         """The groups, Events and buckets that are remembered."""
         return len(self._groups), len(self._log), len(self._buckets)
-
-    @property
-    def next_due(self) -> float:
-        """The time, by the clock of `now`, before which `due` returns nothing. Infinite if nothing waits."""
-        return self._due
 
     def correlate(self, occurrence: Occurrence, now: float, stamp: float | None = None) -> CorrelatorDecision:
         """Decide about an occurrence.
@@ -230,13 +226,13 @@ class Correlator:
 
         Each takes that token. At the end of a recorder, `due(math.inf)` returns all that are left.
         """
-        if now < self._due:
+        if now < self.next_due:
             return []
         opened = {name: each for name, each in self._suppressed.items() if each.opens <= now}
         for name, each in opened.items():
             del self._suppressed[name]
             self._take_token(each.bucket, now, needed=0)
-        self._due = min((each.opens for each in self._suppressed.values()), default=math.inf)
+        self.next_due = min((each.opens for each in self._suppressed.values()), default=math.inf)
         return [self._summarize(name, each) for name, each in opened.items()]
 
     def _aggregate(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, str]:
@@ -306,7 +302,7 @@ class Correlator:
         if waiting is None:
             opens = bucket.changed + (1 - bucket.tokens) * self._limits.refill
             waiting = self._suppressed[name] = _Suppressed(bucket, opens, occurrence, stamp, stamp)
-            self._due = min(self._due, opens)
+            self.next_due = min(self.next_due, opens)
         waiting.count += 1
         waiting.last = stamp
         # The functions of limits may put Warnings and others into one bucket.

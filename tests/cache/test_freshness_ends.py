@@ -237,7 +237,7 @@ async def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_conf
 
 async def test_a_leave_at_an_unreported_version_is_awaited_before_all_others() -> None:
     async with overlapping() as environment:
-        doubts, waited = (environment.informer.state.union._unclaimed, environment.informer.awaited.wait("5"))
+        doubts, waited = environment.informer.state.union.unconfirmed, environment.informer.awaited.wait("5")
         doubts["shop", "b"] = Row("")
         environment.informer._release_confirmed()
         assert not waited.done()

@@ -87,11 +87,11 @@ async def test_9_a_wait_ends_once_all_departures_up_to_its_version_are_known() -
     async with caching(EITHER, WEB) as environment:
         informer = environment.informer
         await until(lambda: informer.state.is_synced)
-        informer.state.union._unclaimed["shop", "web"] = Row("9", since="9")
+        informer.state.union.unconfirmed["shop", "web"] = Row("9", since="9")
         earlier, later = informer.awaited.wait("8"), informer.awaited.wait("10")
         informer.apply_changes(())
         assert (earlier.done(), later.done()) == (True, False)
-        informer.state.union._unclaimed.clear()
+        informer.state.union.unconfirmed.clear()
         informer.apply_changes(())
         assert later.done()
 

@@ -71,7 +71,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     Mutant(
         "report an object that is known outside as gone",
         "core/store/union.py",
-        "        if self._shown.has_outside(record):\n",
+        "        if self.store.has_outside(record):\n",
         "        if False:\n",
         6,
         (

@@ -138,8 +138,8 @@ class Domain:
         return Domain(f"{self.name} or empty", lambda text: text == "" or self.accepts(text), self.example)
 
 
-def _numbered(word: str) -> Callable[[int], str]:
-    return lambda n: f"{word}-{n}" if n else word
+def _other(number: int) -> str:
+    return f"other-{number}" if number else "other"
 
 
 def _is_integer(text: str) -> bool:
@@ -147,14 +147,14 @@ def _is_integer(text: str) -> bool:
     return value is not None and str(value) == text
 
 
-ANYTHING = Domain("string", lambda _: True, _numbered("other"))
-SOMETHING = Domain("string that is not empty", lambda text: text != "", _numbered("other"))
+ANYTHING = Domain("string", lambda _: True, _other)
+SOMETHING = Domain("string that is not empty", lambda text: text != "", _other)
 BOOLEAN = Domain.of("boolean", "false", "true")
 INTEGER = Domain("integer", _is_integer, str)
 ALWAYS_EMPTY = Domain.of("always empty", "")
 
-NAME = Domain("name", is_object_name, _numbered("other"))
-NAMESPACE = Domain("namespace", is_dns_label, _numbered("other"))
+NAME = Domain("name", is_object_name, _other)
+NAMESPACE = Domain("namespace", is_dns_label, _other)
 NO_NAMESPACE = Domain.of("no namespace", "")
 NAMESPACE_OR_NONE = NAMESPACE.or_empty()
 
@@ -338,7 +338,7 @@ class LabelValues:
     @classmethod
     def classes(cls, sets: Sequence[LabelValues], listed: frozenset[str]) -> Iterable[str | None]:
         yield None
-        yield next(word for word in map(_numbered("other"), count()) if word not in listed)
+        yield next(word for word in map(_other, count()) if word not in listed)
         edges = sorted(
             {0, *(edge for values in sets for first, last in values.integers for edge in (first, last + 1))}
         )
@@ -348,6 +348,5 @@ class LabelValues:
             yield from islice((text for text in spelled if text not in listed), 1)
 
 
-ANY_LABEL = LabelValues(absent=True, integers=_INTEGERS, others=True)
 ABSENT = LabelValues(absent=True, integers=(), others=False)
 PRESENT = ~ABSENT

@@ -115,7 +115,8 @@ class Packing:
         self._compressor: zstandard.ZstdCompressor | None = None
         """The compressor of the newest dictionary; None while none is needed. It takes 0.55 MB once it is in
         use."""
-        self._leaves = 1.0
+        self.leaves = 1.0
+        """The ratio of packed to raw bytes, as measured with the dictionary."""
         # The number of objects, their raw bytes and their packed bytes since the dictionary was last checked.
         self._packed = self._given = self._left = 0
         # The number of objects between two checks.
@@ -128,11 +129,6 @@ class Packing:
     @property
     def kind(self) -> Packing:
         return self
-
-    @property
-    def leaves(self) -> float:
-        """The ratio of packed to raw bytes, as measured with the dictionary."""
-        return self._leaves
 
     @property
     def learned(self) -> bool:
@@ -159,7 +155,7 @@ class Packing:
         self._given += given
         self._left += left
         if self._packed >= self._window:
-            self.fits = self.learned and self._left <= OUTGROWN_FACTOR * self._leaves * self._given
+            self.fits = self.learned and self._left <= OUTGROWN_FACTOR * self.leaves * self._given
             self._packed = self._given = self._left = 0
 
     def unpack(self, stored: bytes) -> bytes:
@@ -196,7 +192,7 @@ class Packing:
             # `begin` doubles the window, so the number of dictionaries never comes near `RAW`.
             self.packs = True
             self._dictionaries.append(found.dictionary)
-            self._compressor, self._leaves = found.compressor, found.leaves
+            self._compressor, self.leaves = found.compressor, found.leaves
 
     def _decompressor(self, number: int) -> zstandard.ZstdDecompressor:
         """Return a decompressor for the dictionary of this number, for the current thread only."""
@@ -260,10 +256,10 @@ _WHOLE = b")"
 class Template:
     """The compression of one group of siblings."""
 
-    __slots__ = ("__weakref__", "_kind", "failed", "frame", "has_gained", "holders", "is_used", "stored")
+    __slots__ = ("__weakref__", "failed", "frame", "has_gained", "holders", "is_used", "kind", "stored")
 
     def __init__(self, kind: SiblingPacking, stored: bytes) -> None:
-        self._kind = kind
+        self.kind = kind
         self.stored = stored
         """The object, packed with the dictionary of its kind."""
         self.frame: bytes | None = None
@@ -275,10 +271,6 @@ class Template:
         self.failed = 0
         """The number of objects in succession that gained nothing."""
         self.has_gained = False
-
-    @property
-    def kind(self) -> SiblingPacking:
-        return self._kind
 
     @property
     def is_given_up(self) -> bool:
@@ -296,10 +288,10 @@ class Template:
         if stored[0] == _FRAME:
             frame = self.frame
             if frame is None:
-                frame = self._kind.warm(self)
+                frame = self.kind.warm(self)
             else:
                 self.is_used = True
-            chains = self._kind.chains
+            chains = self.kind.chains
             try:
                 unpacked: bytes = chains.decompress([frame, stored])
             except AttributeError:
@@ -307,7 +299,7 @@ class Template:
                 chains.decompress = zstandard.ZstdDecompressor().decompress_content_dict_chain
                 unpacked = chains.decompress([frame, stored])
             return unpacked
-        return self._kind.unpack(self.stored if stored == _WHOLE else stored)
+        return self.kind.unpack(self.stored if stored == _WHOLE else stored)
 
 
 class SiblingPacking(Packing):

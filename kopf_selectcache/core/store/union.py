@@ -66,13 +66,16 @@ class Union:
         self._arrange(
             tuple(Substore(keys, request_index=request_index, tally=tally, epoch=epoch) for keys in substores)
         )
-        self._alone = len(self.substores) == 1
-        self._shown: View
-        if self._alone:
-            self._shown = self.substores[0].view
+        self.is_alone = len(self.substores) == 1
+        """True if there has been one substore only: no leave is unconfirmed, and no substore is outdated."""
+        self.store: View
+        """The store that readers see. Its version is the oldest of all substores, and empty until each has
+        had a complete list."""
+        if self.is_alone:
+            self.store = self.substores[0].view
         else:
-            self._shown = self._union = UnionView(
-                len(self._groups), request_index=request_index, tally=tally, version=version
+            self.store = self._union = UnionView(
+                len(self.groups), request_index=request_index, tally=tally, version=version
             )
         self.epoch = epoch
         """The number of times that the server was seen to be restored."""
@@ -81,8 +84,9 @@ class Union:
         self._outdated: dict[Substore, MetricReason] = {}
         self._rows: dict[ObjectKey, Row] = {}
         """The keys whose departure is awaited."""
-        self._unclaimed = Unclaimed()
-        """The rows of records that readers see, and that no substore claims, or only in an older version."""
+        self.unconfirmed = Unclaimed()
+        """The rows of records that readers see, and that no substore claims, or only in an older version.
+        Empty with one substore."""
         self._met: set[frozenset[Substore]] = set()
         """The groups that are known to have met. They are looked at again after each list: there may be a
         hundred streams at each event."""
@@ -95,7 +99,7 @@ class Union:
         """
         for old, new in kept.items():
             new.take_over(old)
-        if self._alone:
+        if self.is_alone:
             return
         mine = frozenset(kept.values())
 
@@ -103,9 +107,9 @@ class Union:
             return not mine.isdisjoint(self._could_hold(key))
 
         self._rows |= {key: row for key, row in before._rows.items() if is_taken(key)}
-        for key, row in before._unclaimed.items():
+        for key, row in before.unconfirmed.items():
             if is_taken(key):
-                self._unclaimed[key] = row
+                self.unconfirmed[key] = row
         for old, new in kept.items():
             if (records := before._next.get(before._group_of[old])) is not None:
                 self._next[self._group_of[new]] = records
@@ -125,17 +129,17 @@ class Union:
 
     def version_of(self, substores: Iterable[Substore]) -> str:
         """Return the version of the groups of these substores; empty until all of them are listed."""
-        if self._alone:
-            return self._shown.version
+        if self.is_alone:
+            return self.store.version
         return self._union.version_of({self._group_of[each] for each in substores})
 
     def unreached_list(self, substore: Substore) -> str:
         """Return the version of the newest list of another substore that this one has not reached; empty if
         there is none. An object may have moved between them unseen.
         """
-        if self._alone:
+        if self.is_alone:
             return ""
-        listed = self._newest_list(self._groups[self._group_of[substore]])
+        listed = self._newest_list(self.groups[self._group_of[substore]])
         is_reached = substore.epoch == self.epoch and not is_older(substore.version or "0", listed)
         return "" if is_reached else listed
 
@@ -151,25 +155,9 @@ class Union:
             for space in spaces
         }
         self._by_key = not all(substore.keys.are_of_path for substore in substores)
-        self._groups = groups_of(substores)
+        self.groups = groups_of(substores)
         """Substores of different groups never hold the same keys, so each group has its own version."""
-        self._group_of = {substore: index for index, group in enumerate(self._groups) for substore in group}
-
-    @property
-    def groups(self) -> tuple[frozenset[Substore], ...]:
-        """The groups of substores that could hold the same keys."""
-        return self._groups
-
-    @property
-    def store(self) -> View:
-        """The store that readers see. Its version is the oldest of all substores, and empty until each has
-        had a complete list.
-        """
-        return self._shown
-
-    def shown(self, key: ObjectKey) -> Record | None:
-        """Return the visible record of a key, inside of the filter."""
-        return self._shown.peek(*key)
+        self._group_of = {substore: index for index, group in enumerate(self.groups) for substore in group}
 
     def needed(self, substores: Collection[Substore]) -> Readable:
         """Return the part of the store for a read whose answer only these substores could hold.
@@ -180,18 +168,18 @@ class Union:
         if len(substores) == 1:
             (substore,) = substores
             return substore.view
-        groups = [index for index, group in enumerate(self._groups) if not group.isdisjoint(substores)]
-        return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)
+        groups = [index for index, group in enumerate(self.groups) if not group.isdisjoint(substores)]
+        return self.store if len(groups) == len(self.groups) else Section(self._union, groups)
 
     def near(self, substores: Iterable[Substore]) -> Collection[Substore]:
         """Return all substores of the groups of these. Answers from several substores wait for all."""
-        return frozenset().union(*(group for group in self._groups if not group.isdisjoint(substores)))
+        return frozenset().union(*(group for group in self.groups if not group.isdisjoint(substores)))
 
     @property
     def stores(self) -> tuple[Store, ...]:
         """All stores that readers may use: the union and the view of each substore."""
         return (
-            (self._shown,) if self._alone else (self._union, *(substore.view for substore in self.substores))
+            (self.store,) if self.is_alone else (self._union, *(substore.view for substore in self.substores))
         )
 
     def build(self, most: int) -> bool:
@@ -208,23 +196,13 @@ class Union:
         return [record for substore in self.substores for record in substore.view.writing()]
 
     @property
-    def is_alone(self) -> bool:
-        """True if there has been one substore only: no leave is unconfirmed, and no substore is outdated."""
-        return self._alone
-
-    @property
-    def unconfirmed(self) -> Mapping[ObjectKey, Row]:
-        """The visible objects that no stream holds, or only in an older version. Empty with one substore."""
-        return self._unclaimed
-
-    @property
     def awaits_streams(self) -> bool:
         """True if a departure, the first answer, or the first one after a restore waits until streams are at
         one version.
         """
-        return not self._alone and (
-            bool(self._unclaimed or self.own_writes.doubtful)
-            or ((not self._union.version or bool(self._next)) and any(map(self._is_meeting, self._groups)))
+        return not self.is_alone and (
+            bool(self.unconfirmed or self.own_writes.doubtful)
+            or ((not self._union.version or bool(self._next)) and any(map(self._is_meeting, self.groups)))
         )
 
     def _is_meeting(self, group: frozenset[Substore]) -> bool:
@@ -241,12 +219,12 @@ class Union:
         show that.
         """
         found: dict[Substore, str] = {}
-        if self._alone:
+        if self.is_alone:
             return found
         holding = {
-            each for key in (*self._unclaimed, *self.own_writes.doubtful) for each in self._could_hold(key)
+            each for key in (*self.unconfirmed, *self.own_writes.doubtful) for each in self._could_hold(key)
         }
-        for group in self._groups:
+        for group in self.groups:
             if self._is_meeting(group):
                 holding |= group
             if holding.isdisjoint(group):
@@ -260,11 +238,6 @@ class Union:
                     found[each] = "" if each.vague else newest
         return found
 
-    @property
-    def oldest_unconfirmed(self) -> Row | None:
-        """The first departure that is awaited. One since an unknown version comes before all others."""
-        return self._unclaimed.oldest()
-
     def has_unconfirmed_up_to(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object than `besides` may have left up to this version, unconfirmed."""
         if self._next or any(
@@ -272,23 +245,23 @@ class Union:
             for key in tuple(self.own_writes.doubtful)
         ):
             return True
-        oldest = self._unclaimed.oldest()
+        oldest = self.unconfirmed.oldest()
         if oldest is None or is_newer(oldest.since or version, version):  # All others are newer.
             return False
         return any(
             key != besides and not is_newer(row.since or version, version)
-            for key, row in self._unclaimed.items()
+            for key, row in self.unconfirmed.items()
         )
 
     def is_unconfirmed(self, key: ObjectKey) -> bool:
         """Return True if the object is shown although a stream reported its leave, and nothing newer is
         known.
         """
-        row, shown = self._rows.get(key), self._shown.held(key)
+        row, shown = self._rows.get(key), self.store.held(key)
         return (
             row is not None
             and shown is not None
-            and (key in self._unclaimed or is_newer(row.left, shown.version))
+            and (key in self.unconfirmed or is_newer(row.left, shown.version))
         )
 
     def pop_streams_to_relist(self) -> dict[Substore, MetricReason]:
@@ -312,14 +285,14 @@ class Union:
             return []
         if self.own_writes.resting and substore.view.stages_nothing:
             self.own_writes.wake(record)
-        if self._alone:
+        if self.is_alone:
             changes = substore.view.put(record)
             if self.own_writes.writes or self.own_writes.resting:
                 self._settle_own([record.key], put=substore)
             return changes
         if substore.keys.others and substore.keys.is_other(record):
             return self.leave(substore, record)  # It has left for another stream, if it was in this one.
-        shown = self._shown.held(record.key)
+        shown = self.store.held(record.key)
         if shown is not None and shown.is_same(record):
             record = shown  # Substores share the record of an object.
         return self._settled([record.key], substore, is_put=True) if substore.view.put(record) else []
@@ -329,9 +302,9 @@ class Union:
         if not substore.holds_all and not substore.keys.have(key):
             return []
         changes = substore.view.leave(record)
-        if self._alone:
+        if self.is_alone:
             self._settle_own([key])
-        if self._alone or not changes:
+        if self.is_alone or not changes:
             return changes
         if substore.epoch < self.epoch:
             return []
@@ -362,12 +335,12 @@ class Union:
     def _commit(self, substore: Substore, version: str, *, restored: bool) -> list[Change]:
         is_first = not (
             self._rows
-            or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
+            or any(view.holds_any for view in (self.store, *(each.view for each in self.substores)))
         )
         changes = substore.view.commit(version)
         substore.listed, substore.has_missed = version, False
         self._met.clear()
-        if self._alone:
+        if self.is_alone:
             if restored:
                 self.own_writes.clear()
                 self.epoch = substore.epoch = self.epoch + 1
@@ -387,7 +360,7 @@ class Union:
         return self._settled([*keys, *self._reach(substore, version)], substore)
 
     def progress(self, substore: Substore, version: str) -> list[Change]:
-        if self._alone:
+        if self.is_alone:
             if self.own_writes.writes or self.own_writes.resting:
                 self._settle_own(substore.reach(version))
             else:
@@ -405,7 +378,7 @@ class Union:
 
     def _disproves(self, substore: Substore) -> bool:
         """Return True if a list shows that the server was restored under higher versions."""
-        return self._group_of[substore] not in self._next and disproved_by(substore, self._shown)
+        return self._group_of[substore] not in self._next and disproved_by(substore, self.store)
 
     def _restart(self, first: Substore) -> None:
         """Begin a new epoch, because the list of the first substore shows that the server was restored."""
@@ -421,8 +394,8 @@ class Union:
             substore.wait_for_nothing()
         self.own_writes.clear()
         self._rows.clear()
-        self._unclaimed.clear()
-        self._next = {number: {} for number in range(len(self._groups))}
+        self.unconfirmed.clear()
+        self._next = {number: {} for number in range(len(self.groups))}
 
     def _leaves(self, key: ObjectKey, version: str, *, since: str = "", last: Record | None = None) -> None:
         """Note that an object has left a stream; the version is empty if it is unknown."""
@@ -446,7 +419,7 @@ class Union:
 
     def departure_of(self, record: Record) -> Change:
         """Return the departure of an object that no stream holds inside of the filter."""
-        if self._shown.has_outside(record):
+        if self.store.has_outside(record):
             return Change(record, None, ChangeCause.LEFT, known_by="metadata")
         proofs = [substore.proof for substore in self._could_hold(record.key)]
         proof = next((each for each in proofs if each is not None), None)
@@ -483,13 +456,13 @@ class Union:
                 continue
             if put is not None and not write.is_deletion and not self._has_passed(put, write):
                 continue
-            shown, near = self._shown.held(key), self._could_hold(key)
+            shown, near = self.store.held(key), self._could_hold(key)
             is_deletion = write.is_deletion
             behind = near if is_deletion else [each for each in near if not self._has_passed(each, write)]
             # Most hold what readers see.
             claims: list[Record | None] = (
                 [None] * len(behind)
-                if self._alone
+                if self.is_alone
                 else [held if (held := each.view.held(key)) is not shown else None for each in behind]
             )
             own_writes.settle(write, shown, claims, passed=len(near) - len(behind))
@@ -514,7 +487,7 @@ class Union:
         """Evaluate keys after a report of a substore, and show the result in one step; return the changes."""
         number = self._group_of[said]
         upcoming = self._next.get(number)
-        held = self._shown.held if upcoming is None else upcoming.get
+        held = self.store.held if upcoming is None else upcoming.get
         changes: list[Change] = []
         keys = dict.fromkeys(keys)
         for key in keys:
@@ -530,11 +503,11 @@ class Union:
                     upcoming[change.key] = change.after
                 else:
                     del upcoming[change.key]
-            if said.epoch < self.epoch or not self._has_met(self._groups[number]):
+            if said.epoch < self.epoch or not self._has_met(self.groups[number]):
                 return []
             # Streams meet by what they say of versions, never by a put, so all own writes are evaluated.
             changes = self._restarted(number)
-            written = self._own_keys(self._groups[number])
+            written = self._own_keys(self.groups[number])
             self.own_writes.wake_keys(written)
             keys |= dict.fromkeys(written)
         changes = self._show(changes, said)
@@ -543,7 +516,7 @@ class Union:
 
     def _restarted(self, number: int) -> list[Change]:
         """Return the changes that lead readers of a group to the state after the server was restored."""
-        group, after = self._groups[number], self._next.pop(number)
+        group, after = self.groups[number], self._next.pop(number)
         before = {
             record.key: record
             for record in self._union.all_in({each.keys.namespace for each in group})
@@ -577,7 +550,7 @@ class Union:
 
     def _show(self, changes: list[Change], said: Substore) -> list[Change]:
         number = self._group_of[said]
-        self._union.show(changes, {number: self._version(self._groups[number], self._union.versions[number])})
+        self._union.show(changes, {number: self._version(self.groups[number], self._union.versions[number])})
         return seen_of(changes)
 
     def _version(self, group: frozenset[Substore], before: str) -> str:
@@ -634,8 +607,8 @@ class Union:
         else:
             found = shown  # All claims are from before it.
         if found is None or found is best or is_claimed:
-            if self._unclaimed:
-                self._unclaimed.pop(key, None)
+            if self.unconfirmed:
+                self.unconfirmed.pop(key, None)
             return found
         if best is not None:
             self._miss(
@@ -646,8 +619,8 @@ class Union:
                 and not is_newer(found.version, substore.version)
             )
         row = self._rows.setdefault(key, Row(found.version))
-        if self._unclaimed.get(key) is not row:
-            self._unclaimed[key] = row
+        if self.unconfirmed.get(key) is not row:
+            self.unconfirmed[key] = row
         return found
 
     def _has_departed(self, key: ObjectKey, row: Row, substores: Sequence[Substore]) -> bool:

@@ -197,7 +197,7 @@ def test_readers_and_subscribers_see_the_objects_inside(union: Union) -> None:
     found, _ = view.locate("shop", "web-1")
     assert isinstance(found, OutsideRecord)
     assert (view.get("shop", "web-1")[0], view.records()[0], view.all_records()[0]) == (None, [], [found])
-    assert union.shown(("shop", "web-1")) is None
+    assert union.store.peek("shop", "web-1") is None
     # A change outside concerns nobody.
     assert union.put(outer, record("11", {}, OutsideRecord)) == []
     # It comes back, and is deleted.

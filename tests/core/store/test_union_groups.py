@@ -69,7 +69,7 @@ def test_a_report_of_a_branch_moves_the_version_of_no_other_group(monkeypatch: p
     def show(union: Union, changes: list[Change], said: Substore) -> Any:
         told = _show(union, changes, said)
         versions = union._union.versions
-        assert versions == tuple(map(union._version, union._groups, versions)), (
+        assert versions == tuple(map(union._version, union.groups, versions)), (
             f"only {said.keys} was looked at"
         )
         assert union.store.version == least(versions)
