@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
 
+from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.types import Live
-from tests.real.inprocess import operating, run
+from tests.real.inprocess import operating
 
-from .places import POD, SPECS, Place, fresh_group, once_ready
+from .places import POD, SPECS, Place, fresh_group, fresh_place, once_ready
 
 Write = Callable[[Live, Place], Any]
 
@@ -189,26 +189,8 @@ WRITTEN: dict[str, Write] = {
 }
 
 
-def ignored(place: Place, write: Write, caplog: pytest.LogCaptureFixture) -> set[str]:
-    place.of("pods").create("a", spec=POD["spec"])
-    place.of("configmaps").create("a")
-    written(place, write)
+def ignored(caplog: pytest.LogCaptureFixture) -> set[str]:
     return {text for each in caplog.records if "server ignored" in (text := each.getMessage())}
-
-
-@pytest.mark.parametrize("what", IGNORED)
-def test_20_the_log_names_a_part_that_the_path_of_a_write_does_not_write(
-    place: Place, what: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    write, said = IGNORED[what]
-    assert ignored(place, write, caplog) == said
-
-
-@pytest.mark.parametrize("what", WRITTEN)
-def test_20_no_log_names_a_part_that_the_answer_of_a_write_has(
-    place: Place, what: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert ignored(place, WRITTEN[what], caplog) == set()
 
 
 def dropped(caplog: pytest.LogCaptureFixture) -> set[str]:
@@ -220,43 +202,59 @@ def dropped(caplog: pytest.LogCaptureFixture) -> set[str]:
     }
 
 
-def written(place: Place, write: Write) -> Any:
-    made: list[Any] = []
-
-    async def main() -> None:
-        async with operating(place.api, place.namespace, {"configmaps": "app=web"}) as operator:
-            made.append(await write(operator.cache.live, place))
-
-    run(main())
-    return made[0]
-
-
-@pytest.mark.parametrize("what", DROPPED)
-def test_20_the_log_names_each_field_that_the_server_has_dropped(
-    place: Place, what: str, caplog: pytest.LogCaptureFixture
+async def test_20_the_log_names_a_part_that_the_path_of_a_write_does_not_write(
+    place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write, fields = DROPPED[what]
-    made = written(place, write)
-    assert dropped(caplog) == fields
-    assert "nope" not in made.get("status", {})
-    for name in ("imgae", "lables", "nodeNam", "zz"):
-        assert f"'{name}'" not in str(made)
+    async for what, there, live in each_in_a_place(place, IGNORED, caplog):
+        write, said = IGNORED[what]
+        there.of("pods").create("a", spec=POD["spec"])
+        await write(live, there)
+        assert ignored(caplog) == said, what
 
 
-@pytest.mark.parametrize("what", KEPT)
-def test_20_no_log_names_a_field_that_the_kind_has(
-    place: Place, what: str, caplog: pytest.LogCaptureFixture
+async def test_20_no_log_names_a_part_that_the_answer_of_a_write_has(
+    place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    written(place, KEPT[what])
-    assert dropped(caplog) == set()
+    async for what, there, live in each_in_a_place(place, WRITTEN, caplog):
+        there.of("pods").create("a", spec=POD["spec"])
+        there.of("configmaps").create("a")
+        await WRITTEN[what](live, there)
+        assert not ignored(caplog), what
 
 
-def _patch(key: str, name: str, namespace: str, patch: Any, live: Live, _: Place, **options: Any) -> Any:
-    return live.patch(key, name, patch, namespace=namespace, **options)
+async def each_in_a_place(
+    place: Place, table: Iterable[str], caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[tuple[str, Place, Live]]:
+    """Give each name of the table, a namespace for it, and the `live` of one operator for all."""
+    async with operating(place.api, place.namespace, {"configmaps": "app=web"}) as operator:
+        for what in table:
+            with fresh_place(place.api) as there:
+                caplog.clear()
+                operator.runtime.extensions.get(DroppedFields)._warned.clear()  # Each is logged once.
+                yield what, there, operator.cache.live
+
+
+async def test_20_the_log_names_each_field_that_the_server_has_dropped(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async for what, there, live in each_in_a_place(place, DROPPED, caplog):
+        write, fields = DROPPED[what]
+        made = await write(live, there)
+        assert dropped(caplog) == fields, what
+        assert "nope" not in made.get("status", {}), what
+        assert not {name for name in ("imgae", "lables", "nodeNam", "zz") if f"'{name}'" in str(made)}, what
+
+
+async def test_20_no_log_names_a_field_that_the_kind_has(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async for what, there, live in each_in_a_place(place, KEPT, caplog):
+        await KEPT[what](live, there)
+        assert not dropped(caplog), what
 
 
 @pytest.mark.needs("definitions of custom resources")
-def test_20_the_log_names_fields_that_the_schema_of_a_custom_resource_lacks(
+async def test_20_the_log_names_fields_that_the_schema_of_a_custom_resource_lacks(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The main resource ignores its status, but for fields that there are not."""
@@ -271,7 +269,6 @@ def test_20_the_log_names_fields_that_the_schema_of_a_custom_resource_lacks(
     }
     place.api.create_crd(group, "v1", "Thing", "things", status=True, schema=schema)
     once_ready(lambda: things.create("a", spec={}))
-    key, at = f"{group}/v1/things", ("a", place.namespace)
     patches: list[tuple[Any, str, set[str]]] = [
         ({"status": {"phase": "on"}}, "status", set()),
         ({"status": {"phas": "on"}}, "status", {"status.phas"}),
@@ -280,9 +277,14 @@ def test_20_the_log_names_fields_that_the_schema_of_a_custom_resource_lacks(
         ({"metadata": {"lables": {}}}, "", {"metadata.lables"}),
         ({"status": {"phas": None}}, "status", set()),
     ]
-    for patch, subresource, fields in patches:
-        options: Any = {"subresource": subresource, "type": "json" if isinstance(patch, list) else "merge"}
-        caplog.clear()
-        made = written(place, partial(_patch, key, *at, patch, **options))
-        assert dropped(caplog) == fields
-        assert (made["spec"], made["status"]) == ({"a": 3}, {"phase": "on"}), patch
+    async with operating(place.api, place.namespace, {"configmaps": "app=web"}) as operator:
+        for patch, subresource, fields in patches:
+            options: Any = {
+                "subresource": subresource,
+                "type": "json" if isinstance(patch, list) else "merge",
+                "namespace": place.namespace,
+            }
+            caplog.clear()
+            made = await operator.cache.live.patch(f"{group}/v1/things", "a", patch, **options)
+            assert dropped(caplog) == fields
+            assert (made["spec"], made["status"]) == ({"a": 3}, {"phase": "on"}), patch

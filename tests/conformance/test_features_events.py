@@ -54,87 +54,72 @@ def messages(place: Place) -> Counter[str]:
     return counts
 
 
-def test_d1_d3_the_same_again_is_counted_and_another_message_is_another_event(configs: Place) -> None:
-    async def main() -> None:
-        async with handling(configs) as (cache, body):
-            recorder = Recorder("webapps", cache)
-            for message in ("one", "two", "one", "one"):
-                recorder.record(body, "Normal", "Deployed", message)
-            recorder.record(body, "Warning", "Deployed", "two")
-            await until(lambda: messages(configs) == {"one": 3, "two": 2}, "all are counted")
-            (name,) = {each["metadata"]["name"] for each in events(configs) if each["message"] == "one"}
-            recorder.record(body, "Normal", "Deployed", "one")
-            await until(lambda: messages(configs)["one"] == 4, "it is counted again")
-            (event,) = (each for each in events(configs) if each["message"] == "one")
-            assert (event["metadata"]["name"], event["type"], event["reason"]) == (name, "Normal", "Deployed")
-            assert event["source"]["component"] == event["reportingComponent"] == "webapps"
-
-    run(main())
+async def test_d1_d3_the_same_again_is_counted_and_another_message_is_another_event(configs: Place) -> None:
+    async with handling(configs) as (cache, body):
+        recorder = Recorder("webapps", cache)
+        for message in ("one", "two", "one", "one"):
+            recorder.record(body, "Normal", "Deployed", message)
+        recorder.record(body, "Warning", "Deployed", "two")
+        await until(lambda: messages(configs) == {"one": 3, "two": 2}, "all are counted")
+        (name,) = {each["metadata"]["name"] for each in events(configs) if each["message"] == "one"}
+        recorder.record(body, "Normal", "Deployed", "one")
+        await until(lambda: messages(configs)["one"] == 4, "it is counted again")
+        (event,) = (each for each in events(configs) if each["message"] == "one")
+        assert (event["metadata"]["name"], event["type"], event["reason"]) == (name, "Normal", "Deployed")
+        assert event["source"]["component"] == event["reportingComponent"] == "webapps"
 
 
-def test_d2_many_messages_become_one_event(configs: Place) -> None:
-    async def main() -> None:
-        async with handling(configs) as (cache, body):
-            recorder = Recorder("webapps", cache)
-            for number in range(15):
-                recorder.record(body, "Normal", "Deployed", f"number {number}")
-            await until(lambda: messages(configs).total() == 15, "all are counted")
-            combined = [each for each in events(configs) if each["message"].startswith(COMBINED)]
-            assert [each["count"] for each in combined] == [6]
-            assert len(events(configs)) == 10
-            assert "number 14" in combined[0]["message"]
-
-    run(main())
+async def test_d2_many_messages_become_one_event(configs: Place) -> None:
+    async with handling(configs) as (cache, body):
+        recorder = Recorder("webapps", cache)
+        for number in range(15):
+            recorder.record(body, "Normal", "Deployed", f"number {number}")
+        await until(lambda: messages(configs).total() == 15, "all are counted")
+        combined = [each for each in events(configs) if each["message"].startswith(COMBINED)]
+        assert [each["count"] for each in combined] == [6]
+        assert len(events(configs)) == 10
+        assert "number 14" in combined[0]["message"]
 
 
-def test_d4_d5_each_object_has_a_limit_and_all_numbers_are_options(configs: Place) -> None:
-    async def main() -> None:
-        async with handling(configs) as (cache, body):
-            recorders = [Recorder("webapps", cache), Recorder("backups", cache, burst=3, similar=2)]
-            for number in range(40):
-                for recorder in recorders:
-                    recorder.record(body, "Normal", f"Reason{number % 30}", "It happens")
-                    recorder.record(body, "Normal", f"Reason{number % 30}", "It happens")
-            assert [recorder.stats().spam for recorder in recorders] == [80 - 25, 80 - 3]
-            recorders[0].record(body, "Warning", "Failed", "Warnings have a limit of their own")
-            await until(
-                lambda: any(each["type"] == "Warning" for each in events(configs)), "the warning is there"
+async def test_d4_d5_each_object_has_a_limit_and_all_numbers_are_options(configs: Place) -> None:
+    async with handling(configs) as (cache, body):
+        recorders = [Recorder("webapps", cache), Recorder("backups", cache, burst=3, similar=2)]
+        for number in range(40):
+            for recorder in recorders:
+                recorder.record(body, "Normal", f"Reason{number % 30}", "It happens")
+                recorder.record(body, "Normal", f"Reason{number % 30}", "It happens")
+        assert [recorder.stats().spam for recorder in recorders] == [80 - 25, 80 - 3]
+        recorders[0].record(body, "Warning", "Failed", "Warnings have a limit of their own")
+        await until(
+            lambda: any(each["type"] == "Warning" for each in events(configs)), "the warning is there"
+        )
+
+
+async def test_d6_an_event_that_somebody_deletes_is_created_again(configs: Place) -> None:
+    async with handling(configs) as (cache, body):
+        recorder = Recorder("webapps", cache)
+        recorder.record(body, "Normal", "Deployed", "again")
+        await until(lambda: messages(configs) == {"again": 1}, "it is there")
+        name = events(configs)[0]["metadata"]["name"]
+        configs.api.request("DELETE", f"/api/v1/namespaces/{configs.namespace}/events/{name}")
+        recorder.record(body, "Normal", "Deployed", "again")
+        await until(lambda: messages(configs) == {"again": 2}, "it is there again")
+        stats = recorder.stats()
+        assert stats.emitted == sum(stats.outcomes.values()) + stats.waiting
+
+
+async def test_e6_each_component_has_a_recorder_and_functions_may_see_its_events(configs: Place) -> None:
+    async with handling(configs) as (cache, body):
+        seen: list[str] = []
+        for component in ("webapps", "backups"):
+            recorder = Recorder(
+                component, cache, sink=["server", lambda event: seen.append(event.occurrence.message)]
             )
-
-    run(main())
-
-
-def test_d6_an_event_that_somebody_deletes_is_created_again(configs: Place) -> None:
-    async def main() -> None:
-        async with handling(configs) as (cache, body):
-            recorder = Recorder("webapps", cache)
-            recorder.record(body, "Normal", "Deployed", "again")
-            await until(lambda: messages(configs) == {"again": 1}, "it is there")
-            name = events(configs)[0]["metadata"]["name"]
-            configs.api.request("DELETE", f"/api/v1/namespaces/{configs.namespace}/events/{name}")
-            recorder.record(body, "Normal", "Deployed", "again")
-            await until(lambda: messages(configs) == {"again": 2}, "it is there again")
-            stats = recorder.stats()
-            assert stats.emitted == sum(stats.outcomes.values()) + stats.waiting
-
-    run(main())
-
-
-def test_e6_each_component_has_a_recorder_and_functions_may_see_its_events(configs: Place) -> None:
-    async def main() -> None:
-        async with handling(configs) as (cache, body):
-            seen: list[str] = []
-            for component in ("webapps", "backups"):
-                recorder = Recorder(
-                    component, cache, sink=["server", lambda event: seen.append(event.occurrence.message)]
-                )
-                recorder.record(body, "Normal", "Deployed", f"by {component}")
-            assert seen == ["by webapps", "by backups"]
-            await until(lambda: len(events(configs)) == 2, "both are there")
-            sources = {each["source"]["component"] for each in events(configs)}
-            assert sources == {"webapps", "backups"}
-
-    run(main())
+            recorder.record(body, "Normal", "Deployed", f"by {component}")
+        assert seen == ["by webapps", "by backups"]
+        await until(lambda: len(events(configs)) == 2, "both are there")
+        sources = {each["source"]["component"] for each in events(configs)}
+        assert sources == {"webapps", "backups"}
 
 
 def test_e7_a_reconciler_records_three_reasons_about_its_object(

@@ -51,124 +51,104 @@ def caches_of(place: Place, filters: Any, **defaults: Any) -> Caches:
     return Caches(filters, login=credentials(place.api), settings=settings)
 
 
-def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, Place]) -> None:
+async def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, Place]) -> None:
     one, _ = places
-
-    async def main() -> None:
-        filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
-        defaults: dict[str, Any] = {"labels": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
-        defaults |= {"resync": 36_000, "bookmarks": False, "audit_interval": 0, "page_limit": 7}
-        defaults |= {
-            "storage": "raw",
-            "max_bytes": "1Mi",
-            "fields": "metadata.name!=other",
-            "transform": dict,
-        }
-        async with opened(caches_of(one, filters, **defaults)) as cache:
-            await synced(cache)
-            configs = cache.list_cached("configmaps", namespace=one.namespace)
-            assert ["annotations" in each["metadata"] for each in configs] == [False]
-            (secret,) = cache.list_cached("secrets", namespace=one.namespace)
-            assert secret["metadata"]["annotations"] == {"note": "long"}
-            with pytest.raises(OutsideFilter):
-                cache.get("secrets", "web", namespace=one.namespace)
-            origins = [*map(str, cache.info("secrets").origins)]
-            for name, value in defaults.items():
-                if name not in ("labels", "namespaces", "fields", "transform", "keep"):
-                    assert f"{name}={value!r}: from the defaults" in origins
-            assert "transform=dict: from the defaults" in origins
-            assert "keep=['metadata']: from the kind" in origins
-            assert str(cache.info("secrets").filter).startswith(
-                "labels='app=db', fields='metadata.name!=other'"
-            )
-
-    run(main())
+    filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
+    defaults: dict[str, Any] = {"labels": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
+    defaults |= {"resync": 36_000, "bookmarks": False, "audit_interval": 0, "page_limit": 7}
+    defaults |= {
+        "storage": "raw",
+        "max_bytes": "1Mi",
+        "fields": "metadata.name!=other",
+        "transform": dict,
+    }
+    async with opened(caches_of(one, filters, **defaults)) as cache:
+        await synced(cache)
+        configs = cache.list_cached("configmaps", namespace=one.namespace)
+        assert ["annotations" in each["metadata"] for each in configs] == [False]
+        (secret,) = cache.list_cached("secrets", namespace=one.namespace)
+        assert secret["metadata"]["annotations"] == {"note": "long"}
+        with pytest.raises(OutsideFilter):
+            cache.get("secrets", "web", namespace=one.namespace)
+        origins = [*map(str, cache.info("secrets").origins)]
+        for name, value in defaults.items():
+            if name not in ("labels", "namespaces", "fields", "transform", "keep"):
+                assert f"{name}={value!r}: from the defaults" in origins
+        assert "transform=dict: from the defaults" in origins
+        assert "keep=['metadata']: from the kind" in origins
+        assert str(cache.info("secrets").filter).startswith("labels='app=db', fields='metadata.name!=other'")
 
 
-def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> None:
+async def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> None:
     one, other = places
-
-    async def main() -> None:
-        filters = {
-            "v1/configmaps": Cached("app=db", namespaces={one.namespace: "app=web", other.namespace: UNSET}),
-            "v1/secrets": Selector(),
+    filters = {
+        "v1/configmaps": Cached("app=db", namespaces={one.namespace: "app=web", other.namespace: UNSET}),
+        "v1/secrets": Selector(),
+    }
+    spaces = {one.namespace: "app=cron", other.namespace: UNSET}
+    async with opened(caches_of(one, filters, labels="app=web", namespaces=spaces)) as cache:
+        await synced(cache)
+        held = {
+            (kind, place.namespace): names(cache.list_cached(kind, namespace=place.namespace))
+            for kind in ("configmaps", "secrets")
+            for place in places
         }
-        spaces = {one.namespace: "app=cron", other.namespace: UNSET}
-        async with opened(caches_of(one, filters, labels="app=web", namespaces=spaces)) as cache:
-            await synced(cache)
-            held = {
-                (kind, place.namespace): names(cache.list_cached(kind, namespace=place.namespace))
-                for kind in ("configmaps", "secrets")
-                for place in places
-            }
-            origins = {
-                (value, level, spaces)
-                for kind in ("configmaps", "secrets")
-                for option, value, level, spaces in map(astuple, cache.info(kind).origins)
-                if option == "labels"
-            }
-        assert origins == {
-            ("app=web", Level.ENTRY, (one.namespace,)),
-            ("app=db", Level.KIND, (other.namespace,)),
-            ("app=cron", Level.DEFAULT_ENTRY, (one.namespace,)),
-            ("app=web", Level.DEFAULTS, (other.namespace,)),
+        origins = {
+            (value, level, spaces)
+            for kind in ("configmaps", "secrets")
+            for option, value, level, spaces in map(astuple, cache.info(kind).origins)
+            if option == "labels"
         }
-        assert held == {
-            ("configmaps", one.namespace): ["web"],
-            ("configmaps", other.namespace): ["db"],
-            ("secrets", one.namespace): ["cron"],
-            ("secrets", other.namespace): ["web"],
-        }
+    assert origins == {
+        ("app=web", Level.ENTRY, (one.namespace,)),
+        ("app=db", Level.KIND, (other.namespace,)),
+        ("app=cron", Level.DEFAULT_ENTRY, (one.namespace,)),
+        ("app=web", Level.DEFAULTS, (other.namespace,)),
+    }
+    assert held == {
+        ("configmaps", one.namespace): ["web"],
+        ("configmaps", other.namespace): ["db"],
+        ("secrets", one.namespace): ["cron"],
+        ("secrets", other.namespace): ["web"],
+    }
 
-    run(main())
 
-
-def test_a8_one_entry_stands_for_all_other_namespaces(places: tuple[Place, Place]) -> None:
+async def test_a8_one_entry_stands_for_all_other_namespaces(places: tuple[Place, Place]) -> None:
     one, other = places
     group = f"group-{token_hex(4)}"
-
-    async def main() -> None:
-        declared = Cached(group, namespaces={one.namespace: f"{group},app=web", ALL_OTHERS: UNSET})
-        for place in places:
-            for app in ("web", "db"):
-                place.of("configmaps").label(app, **{group: "yes"})
-        async with opened(caches_of(one, {"v1/configmaps": declared})) as cache:
-            await synced(cache)
-            with fresh_place(one.api) as later:
-                later.of("configmaps").create("later", labels={group: "yes"}, data={})
-                await cache.wait_for(
-                    "configmaps", lambda each: each["metadata"]["name"] == "later", timeout=60
-                )
-                assert names(cache.list("configmaps", namespace=later.namespace, labels=group)) == ["later"]
-            assert names(cache.list_cached("configmaps", namespace=one.namespace)) == ["web"]
-            assert names(cache.list_cached("configmaps", namespace=other.namespace)) == ["db", "web"]
-            with pytest.raises(OutsideFilter):
-                cache.list("configmaps", namespace=one.namespace, labels=group)
-
-    run(main())
+    declared = Cached(group, namespaces={one.namespace: f"{group},app=web", ALL_OTHERS: UNSET})
+    for place in places:
+        for app in ("web", "db"):
+            place.of("configmaps").label(app, **{group: "yes"})
+    async with opened(caches_of(one, {"v1/configmaps": declared})) as cache:
+        await synced(cache)
+        with fresh_place(one.api) as later:
+            later.of("configmaps").create("later", labels={group: "yes"}, data={})
+            await cache.wait_for("configmaps", lambda each: each["metadata"]["name"] == "later", timeout=60)
+            assert names(cache.list("configmaps", namespace=later.namespace, labels=group)) == ["later"]
+        assert names(cache.list_cached("configmaps", namespace=one.namespace)) == ["web"]
+        assert names(cache.list_cached("configmaps", namespace=other.namespace)) == ["db", "web"]
+        with pytest.raises(OutsideFilter):
+            cache.list("configmaps", namespace=one.namespace, labels=group)
 
 
-def test_a9_default_namespaces_do_not_confine_cluster_scoped_kinds(places: tuple[Place, Place]) -> None:
+async def test_a9_default_namespaces_do_not_confine_cluster_scoped_kinds(places: tuple[Place, Place]) -> None:
     one, other = places
-
-    async def main() -> None:
-        label = "kubernetes.io/metadata.name"
-        filters = {"v1/namespaces": Selector(f"{label} in ({one.namespace},{other.namespace})")}
-        try:
-            async with opened(caches_of(one, filters, namespaces=[one.namespace])) as cache:
-                await synced(cache)
-                held = names(cache.list_cached("namespaces"))
-        except DeclarationError as error:
-            raise AssertionError("they have no namespace") from error
-        assert held == sorted(place.namespace for place in places)
-        with pytest.raises(ConflictingSelectors):
-            caches_of(one, {"v1/namespaces": Selector(namespaces=[one.namespace])})
-
-    run(main())
+    label = "kubernetes.io/metadata.name"
+    filters = {"v1/namespaces": Selector(f"{label} in ({one.namespace},{other.namespace})")}
+    try:
+        async with opened(caches_of(one, filters, namespaces=[one.namespace])) as cache:
+            await synced(cache)
+            held = names(cache.list_cached("namespaces"))
+    except DeclarationError as error:
+        raise AssertionError("they have no namespace") from error
+    assert held == sorted(place.namespace for place in places)
+    with pytest.raises(ConflictingSelectors):
+        caches_of(one, {"v1/namespaces": Selector(namespaces=[one.namespace])})
 
 
 @pytest.mark.needs("custom resources of the whole cluster")
-def test_a9_default_namespaces_do_not_confine_a_cluster_scoped_custom_resource(
+async def test_a9_default_namespaces_do_not_confine_a_cluster_scoped_custom_resource(
     api: Cluster, places: tuple[Place, Place]
 ) -> None:
     one, group = places[0], fresh_group()
@@ -181,35 +161,27 @@ def test_a9_default_namespaces_do_not_confine_a_cluster_scoped_custom_resource(
             "metadata": {"name": name, "labels": {"app": name}},
         }
         api.request("POST", f"/apis/{group}/v1/tenants", body=body)
-
-    async def main() -> None:
-        async with opened(caches_of(one, {key: "app=web"}, namespaces=[one.namespace])) as cache:
-            await synced(cache)
-            assert names(cache.list(key, labels="app=web")) == ["web"]
-            assert cache.info(key).filter == Selector("app=web")
-            assert not [each for each in cache.info(key).origins if each.namespaces]
-        for declared in (Selector(namespaces=["shop"]), Cached("", namespaces={})):
-            async with opened(caches_of(one, {key: declared}, namespaces=[one.namespace])) as cache:
-                with pytest.raises(Rejected):
-                    await cache.wait_synced()
-
-    run(main())
+    async with opened(caches_of(one, {key: "app=web"}, namespaces=[one.namespace])) as cache:
+        await synced(cache)
+        assert names(cache.list(key, labels="app=web")) == ["web"]
+        assert cache.info(key).filter == Selector("app=web")
+        assert not [each for each in cache.info(key).origins if each.namespaces]
+    for declared in (Selector(namespaces=["shop"]), Cached("", namespaces={})):
+        async with opened(caches_of(one, {key: declared}, namespaces=[one.namespace])) as cache:
+            with pytest.raises(Rejected):
+                await cache.wait_synced()
 
 
-def test_a21_a_namespace_that_is_not_covered_is_an_error(places: tuple[Place, Place]) -> None:
+async def test_a21_a_namespace_that_is_not_covered_is_an_error(places: tuple[Place, Place]) -> None:
     one, other = places
-
-    async def main() -> None:
-        filters = {"v1/configmaps": Selector("app=web", namespaces=[one.namespace])}
-        async with opened(caches_of(one, filters)) as cache:
-            await synced(cache)
-            assert names(cache.list("configmaps", namespace=one.namespace, labels="app=web")) == ["web"]
-            with pytest.raises(OutsideFilter):
-                cache.list("configmaps", namespace=other.namespace, labels="app=web")
-            with pytest.raises(OutsideFilter):
-                cache.list("configmaps", labels="app=web")
-
-    run(main())
+    filters = {"v1/configmaps": Selector("app=web", namespaces=[one.namespace])}
+    async with opened(caches_of(one, filters)) as cache:
+        await synced(cache)
+        assert names(cache.list("configmaps", namespace=one.namespace, labels="app=web")) == ["web"]
+        with pytest.raises(OutsideFilter):
+            cache.list("configmaps", namespace=other.namespace, labels="app=web")
+        with pytest.raises(OutsideFilter):
+            cache.list("configmaps", labels="app=web")
 
 
 def test_b5_namespaces_are_chosen_by_their_labels_as_they_change(places: tuple[Place, Place]) -> None:

@@ -118,7 +118,7 @@ async def other_writes(other: str, operator: Operator, place: Place, function: C
 
 
 @pytest.mark.parametrize(("lost", "other"), COUNTED)
-def test_14_an_update_that_lost_its_answers_is_done_begun_again_or_unknown(
+async def test_14_an_update_that_lost_its_answers_is_done_begun_again_or_unknown(
     place: Place, lost: str, other: str
 ) -> None:
     """A counter, and a function that gives the same whenever it is called. The answer to the first write is
@@ -138,54 +138,44 @@ def test_14_an_update_that_lost_its_answers_is_done_begun_again_or_unknown(
                 proxy.release()
                 return await updating
 
-    async def main() -> None:
-        create(place)
-        assert (await play(count), number(place)) == COUNTED[lost, other]
-        place.of("configmaps").patch("counter", {"data": {"n": "0"}})
-        outcome = await play(set_to_one)
-        # If the object is as the function gives it, it does not matter who has written that.
-        assert outcome == ("unknown" if other == "kubectl, otherwise" else "1")
-
-    run(main())
+    create(place)
+    assert (await play(count), number(place)) == COUNTED[lost, other]
+    place.of("configmaps").patch("counter", {"data": {"n": "0"}})
+    outcome = await play(set_to_one)
+    # If the object is as the function gives it, it does not matter who has written that.
+    assert outcome == ("unknown" if other == "kubectl, otherwise" else "1")
 
 
-def test_14_an_update_is_unknown_if_its_function_fails_after_a_lost_answer(place: Place) -> None:
+async def test_14_an_update_is_unknown_if_its_function_fails_after_a_lost_answer(place: Place) -> None:
     def take(obj: Obj) -> None:
         if obj["data"]["n"] == "1":
             raise ValueError("it is taken")
         set_to_one(obj)
 
-    async def main() -> None:
-        create(place)
-        with Proxy(place.api) as proxy:
-            proxy.losses.append(Loss(Turn(1), True))
-            async with operated(place, proxy.url) as operator:
-                assert await update(operator, place, take) == "unknown"
-
-    run(main())
+    create(place)
+    with Proxy(place.api) as proxy:
+        proxy.losses.append(Loss(Turn(1), True))
+        async with operated(place, proxy.url) as operator:
+            assert await update(operator, place, take) == "unknown"
 
 
 @pytest.mark.parametrize("other", ["nobody", "other"])
 @pytest.mark.parametrize("is_answered", [False, True])
-def test_14_an_object_is_ensured_whoever_has_created_it(
+async def test_14_an_object_is_ensured_whoever_has_created_it(
     place: Place, other: str, *, is_answered: bool
 ) -> None:
     """The answer to the creation is lost, and that to the adoption."""
-
-    async def main() -> None:
-        made: Obj = {"metadata": {"ownerReferences": None}}
-        if other == "other":
-            create(place)
-        with Proxy(place.api) as proxy:
-            proxy.losses = [Loss(partial(is_sent_by, method), is_answered) for method in ("POST", "PATCH")]
-            async with operated(place, proxy.url) as operator:
-                owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid"}
-                given = config(place, ownerReferences=[owner])
-                with suppress(OutcomeUnknown):
-                    made = await operator.cache.live.ensure(given, adopt=True, timeout=60 / PACE)
-        assert made["metadata"]["ownerReferences"] == [owner]
-
-    run(main())
+    made: Obj = {"metadata": {"ownerReferences": None}}
+    if other == "other":
+        create(place)
+    with Proxy(place.api) as proxy:
+        proxy.losses = [Loss(partial(is_sent_by, method), is_answered) for method in ("POST", "PATCH")]
+        async with operated(place, proxy.url) as operator:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid"}
+            given = config(place, ownerReferences=[owner])
+            with suppress(OutcomeUnknown):
+                made = await operator.cache.live.ensure(given, adopt=True, timeout=60 / PACE)
+    assert made["metadata"]["ownerReferences"] == [owner]
 
 
 @pytest.mark.parametrize("seed", range(4))

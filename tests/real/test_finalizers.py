@@ -18,7 +18,7 @@ import kopf_selectcache as selectcache
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.plugin.reconciling import CRD, operated
-from tests.real.inprocess import run, until
+from tests.real.inprocess import until
 from tests.real.proxy import Loss, Proxy
 
 DONE, OTHER = "example.com/done", "example.com/other"
@@ -194,71 +194,64 @@ def told(number: int, others: list[str], *, is_restarted: bool) -> Any:
         for is_restarted in (True, False)
     ],
 )
-def test_18_the_cleanup_runs_whenever_the_object_is_deleted(
+async def test_18_the_cleanup_runs_whenever_the_object_is_deleted(
     before: Point | None, after: Point | None, others: list[str], is_restarted: bool, served: Cluster
 ) -> None:
-    async def main() -> None:
-        with Proxy(served) as proxy:
-            play = Play(served, proxy, others)
-            if before is None:
+    with Proxy(served) as proxy:
+        play = Play(served, proxy, others)
+        if before is None:
+            play.delete()
+        play.stop_at(before)
+        async with play.operated():
+            if before is not None:
+                await play.reach(before)
                 play.delete()
-            play.stop_at(before)
-            async with play.operated():
-                if before is not None:
-                    await play.reach(before)
-                    play.delete()
-                if after is not None:
-                    play.stop_at(after)
-                    await play.reach(after)
-                if not is_restarted:
-                    play.stop_at(None)
-                    await play.settle()
-            if is_restarted:
+            if after is not None:
+                play.stop_at(after)
+                await play.reach(after)
+            if not is_restarted:
                 play.stop_at(None)
-                async with play.operated():
-                    await play.settle()
-        was_on = await asyncio.to_thread(play.was_on)
-        assert was_on is (before not in (None, Point.ADDING))
-        assert (("web", True) in play.calls) is was_on
-        assert (("web", False) in play.calls) <= was_on
-
-    run(main())
+                await play.settle()
+        if is_restarted:
+            play.stop_at(None)
+            async with play.operated():
+                await play.settle()
+    was_on = await asyncio.to_thread(play.was_on)
+    assert was_on is (before not in (None, Point.ADDING))
+    assert (("web", True) in play.calls) is was_on
+    assert (("web", False) in play.calls) <= was_on
 
 
 @pytest.mark.parametrize("writes_status", [True, False])
-def test_18_an_object_that_changes_during_its_cleanup_is_cleaned_up_as_it_is_then(
+async def test_18_an_object_that_changes_during_its_cleanup_is_cleaned_up_as_it_is_then(
     writes_status: bool, served: Cluster
 ) -> None:
-    async def main() -> None:
-        with Proxy(served) as proxy:
-            play = Play(served, proxy, [])
-            async with play.operated():
-                await play.reach(Point.CALLED)
-                play.writes_status = writes_status
-                play.delete()
-                play.stop_at(Point.CLEANING)
-                await play.reach(Point.CLEANING)
-                play.patch({"spec": {"size": 1}})
-                play.stop_at(None)
-                await until(lambda: play.found() is None, "the object is gone")
-        assert play.sizes[-1] == 1
-
-    run(main())
+    with Proxy(served) as proxy:
+        play = Play(served, proxy, [])
+        async with play.operated():
+            await play.reach(Point.CALLED)
+            play.writes_status = writes_status
+            play.delete()
+            play.stop_at(Point.CLEANING)
+            await play.reach(Point.CLEANING)
+            play.patch({"spec": {"size": 1}})
+            play.stop_at(None)
+            await until(lambda: play.found() is None, "the object is gone")
+    assert play.sizes[-1] == 1
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_18_a_lost_answer_about_a_finalizer_loses_no_cleanup(is_answered: bool, served: Cluster) -> None:
-    async def main() -> None:
-        with Proxy(served) as proxy:
-            play = Play(served, proxy, [OTHER])
+async def test_18_a_lost_answer_about_a_finalizer_loses_no_cleanup(
+    is_answered: bool, served: Cluster
+) -> None:
+    with Proxy(served) as proxy:
+        play = Play(served, proxy, [OTHER])
+        proxy.losses.append(Loss(changes_finalizers, is_answered=is_answered))
+        async with play.operated():
+            await play.reach(Point.CALLED)
             proxy.losses.append(Loss(changes_finalizers, is_answered=is_answered))
-            async with play.operated():
-                await play.reach(Point.CALLED)
-                proxy.losses.append(Loss(changes_finalizers, is_answered=is_answered))
-                play.delete()
-                await play.settle()
-            assert [each.hits for each in proxy.losses] == [1, 1]
-        assert play.was_on()
-        assert ("web", True) in play.calls
-
-    run(main())
+            play.delete()
+            await play.settle()
+        assert [each.hits for each in proxy.losses] == [1, 1]
+    assert play.was_on()
+    assert ("web", True) in play.calls

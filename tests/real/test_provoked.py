@@ -261,7 +261,7 @@ def names_of(seen: Seen) -> set[str]:
 
 
 @pytest.mark.parametrize("again", ["v1", "v2"])
-def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_again(
+async def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_again(
     real_api: ApiServer, caplog: pytest.LogCaptureFixture, again: str
 ) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
@@ -285,26 +285,21 @@ def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_a
                 )
             )
 
-    async def main() -> None:
-        namespace = real_api.namespace()
-        await asyncio.to_thread(make, namespace, "v1", "same", "old")
-        async with operating(real_api, namespace, {kind: "app=web"}, pace=PACE) as operator:
-            reader = operator.readers[kind]
-            await until(lambda: reader.names[-1] == {"same", "old"}, "it is synced")
-            before = reader.seen[-1]
-            real_api.request("DELETE", definition)
-            await until(lambda: reader.seen[-1] == ("!Missing",), "the kind is missing")
-            await asyncio.to_thread(make, namespace, again, "same", "new")
-            await until(lambda: reader.names[-1] == {"same", "new"}, "it is kept again")
-            assert {each["apiVersion"] for each in operator.cache.list_cached(kind)} == {f"{group}/{again}"}
-            assert not {*before} & {*reader.seen[-1]}, "the objects are others"
-            # The server deletes what there was before the kind is gone, and once it is back, objects come one
-            # by one.
-            gone = reader.seen.index(("!Missing",))
-            assert all({*seen} <= {*before} for seen in reader.seen[reader.seen.index(before) : gone])
-            assert [seen for seen in reader.seen[gone:] if {*before} & {*seen}] == [], (
-                "what was lost came back"
-            )
-
-    run(main())
+    namespace = real_api.namespace()
+    await asyncio.to_thread(make, namespace, "v1", "same", "old")
+    async with operating(real_api, namespace, {kind: "app=web"}, pace=PACE) as operator:
+        reader = operator.readers[kind]
+        await until(lambda: reader.names[-1] == {"same", "old"}, "it is synced")
+        before = reader.seen[-1]
+        real_api.request("DELETE", definition)
+        await until(lambda: reader.seen[-1] == ("!Missing",), "the kind is missing")
+        await asyncio.to_thread(make, namespace, again, "same", "new")
+        await until(lambda: reader.names[-1] == {"same", "new"}, "it is kept again")
+        assert {each["apiVersion"] for each in operator.cache.list_cached(kind)} == {f"{group}/{again}"}
+        assert not {*before} & {*reader.seen[-1]}, "the objects are others"
+        # The server deletes what there was before the kind is gone, and once it is back, objects come one
+        # by one.
+        gone = reader.seen.index(("!Missing",))
+        assert all({*seen} <= {*before} for seen in reader.seen[reader.seen.index(before) : gone])
+        assert [seen for seen in reader.seen[gone:] if {*before} & {*seen}] == [], "what was lost came back"
     assert len(caplog.messages) <= 6, caplog.messages

@@ -15,7 +15,6 @@ from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.client.writer import WriteCall, Writer
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from tests.apiserver.server import ApiServer
-from tests.real.inprocess import run
 from tests.sharding.processes import Objects, handled_by, overlaps, play, processes
 from tests.sharding.test_kopf_writes import labelled, patched
 
@@ -32,7 +31,7 @@ def test_no_key_is_handled_twice_at_a_time_and_none_is_left(real_api: ApiServer,
     assert handled_by(log) == {*"abc"}, "each has handled something"
 
 
-def test_the_manager_of_fields_is_the_same_in_each_replica(real_api: ApiServer) -> None:
+async def test_the_manager_of_fields_is_the_same_in_each_replica(real_api: ApiServer) -> None:
     """That of Kopf, and ours. The server takes the header, and the timeout."""
     namespace = real_api.namespace()
     path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -40,25 +39,21 @@ def test_the_manager_of_fields_is_the_same_in_each_replica(real_api: ApiServer) 
     body = {"metadata": {"name": "x"}, "data": {"made": "yes"}}
     real_api.request("POST", path, body=body, query={"fieldManager": "maker"})
     ours = Write(Verb.MERGE, {"metadata": {"labels": {"ours": "yes"}}}, "x")
-
-    async def main() -> None:
-        guard()
-        login = kopf.ConnectionInfo(server=real_api.url, token=real_api.token, ca_path=str(real_api.ca_file))
-        vault = Vault({"login": login})
-        _kopf.vault_var.set(vault)
-        writer = Writer(KopfTransport(vault))
-        for name in ("web-1", "web-2"):
-            fence = Fence(lambda: 5.0, sender=f"{name} range=17 epoch=4")
-            with fenced(fence):
-                assert await patched(kopf.OperatorSettings(), labelled(name), CONFIGMAPS, namespace) != (
-                    None,
-                    None,
-                )
-                await writer.run(WriteCall(ours, f"{path}/x", {}, f"{path}/x"), timeout=30.0)
-            assert fence.close()
-        await vault.close()
-
-    run(main())
+    guard()
+    login = kopf.ConnectionInfo(server=real_api.url, token=real_api.token, ca_path=str(real_api.ca_file))
+    vault = Vault({"login": login})
+    _kopf.vault_var.set(vault)
+    writer = Writer(KopfTransport(vault))
+    for name in ("web-1", "web-2"):
+        fence = Fence(lambda: 5.0, sender=f"{name} range=17 epoch=4")
+        with fenced(fence):
+            assert await patched(kopf.OperatorSettings(), labelled(name), CONFIGMAPS, namespace) != (
+                None,
+                None,
+            )
+            await writer.run(WriteCall(ours, f"{path}/x", {}, f"{path}/x"), timeout=30.0)
+        assert fence.close()
+    await vault.close()
     found = real_api.request("GET", f"{path}/x")["metadata"]
     assert found["labels"] == {"app": "web-2", "ours": "yes"}
     assert {each["manager"] for each in found["managedFields"]} == {"maker", "kopf", "kopf-selectcache"}

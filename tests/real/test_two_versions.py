@@ -9,11 +9,11 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
 from tests.apiserver.cluster import Cluster
-from tests.faults.environment import keeping, run
+from tests.faults.environment import keeping
 from tests.real.inprocess import credentials, until
 
 
-def test_two_versions_of_one_custom_resource_are_warned_of(
+async def test_two_versions_of_one_custom_resource_are_warned_of(
     api: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     namespace = api.namespace(prefix="g")
@@ -24,14 +24,10 @@ def test_two_versions_of_one_custom_resource_are_warned_of(
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}"
     api.request("PATCH", path, body={"spec": {"versions": [first, second]}})
     keys = {f"widgets.{version}.{group}": Selector(namespaces=[namespace]) for version in ("v1", "v1beta1")}
-
-    async def main() -> None:
-        async with keeping(Vault({"login": credentials(api)}), keys) as (runtime, _):
-            await until(
-                lambda: all(informer.state.is_synced for informer in runtime.informers.values()),
-                "both versions are kept",
-            )
-
-    run(main())
+    async with keeping(Vault({"login": credentials(api)}), keys) as (runtime, _):
+        await until(
+            lambda: all(informer.state.is_synced for informer in runtime.informers.values()),
+            "both versions are kept",
+        )
     (said,) = (message for message in caplog.messages if "two versions" in message)
     assert all(key in said for key in keys)

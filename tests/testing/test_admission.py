@@ -19,7 +19,6 @@ from tests.apiserver.process import free_port
 from tests.conformance.places import Place
 from tests.conformance.webhooks import CONFIGURATIONS, EVERYTHING, Hooks, add, patching
 from tests.conftest import client_of
-from tests.kopf_operators import run
 
 MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 SERVICE = {"service": {"namespace": "default", "name": "hook"}}
@@ -81,24 +80,21 @@ def test_a_status_is_reviewed_after_its_object(cluster: EmbeddedCluster, hooks: 
     assert hooks.called() == [("/v", "CREATE", "p"), ("/v", "UPDATE", "p")]
 
 
-def test_the_own_loop_of_the_cluster_cannot_wait_for_a_webhook(hooks: Hooks) -> None:
-    async def test() -> None:
-        async with EmbeddedCluster() as cluster:
-            hook = hooks.hook("v", namespaceSelector={})
-            cluster.create(configuration(hook))
-            with pytest.raises(RuntimeError):
-                cluster.create(MAP)
-            async with aiohttp.ClientSession() as session:  # By HTTP, both go on.
-                answer = await session.post(
-                    f"{cluster.url}/api/v1/namespaces/default/configmaps",
-                    json=MAP,
-                    headers={"Authorization": f"Bearer {cluster.token}"},
-                    ssl=False,
-                )
-                assert answer.status == 201
-            assert cluster.get(MAP)["metadata"]["name"] == "a"
-
-    run(test())
+async def test_the_own_loop_of_the_cluster_cannot_wait_for_a_webhook(hooks: Hooks) -> None:
+    async with EmbeddedCluster() as cluster:
+        hook = hooks.hook("v", namespaceSelector={})
+        cluster.create(configuration(hook))
+        with pytest.raises(RuntimeError):
+            cluster.create(MAP)
+        async with aiohttp.ClientSession() as session:  # By HTTP, both go on.
+            answer = await session.post(
+                f"{cluster.url}/api/v1/namespaces/default/configmaps",
+                json=MAP,
+                headers={"Authorization": f"Bearer {cluster.token}"},
+                ssl=False,
+            )
+            assert answer.status == 201
+        assert cluster.get(MAP)["metadata"]["name"] == "a"
 
 
 def test_a_cluster_that_does_not_run_calls_no_webhooks(hooks: Hooks) -> None:
@@ -231,7 +227,7 @@ def test_after_a_restore_the_webhooks_are_those_of_the_backup(cluster: EmbeddedC
 # ---- Kopf.
 
 
-def test_handlers_of_kopf_admit_and_change_objects(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+async def test_handlers_of_kopf_admit_and_change_objects(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     registry = kopf.OperatorRegistry()
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -264,25 +260,22 @@ def test_handlers_of_kopf_admit_and_change_objects(cluster: EmbeddedCluster, tmp
         if name == "bad":
             raise kopf.AdmissionError("a bad name", code=422)
 
-    async def test() -> None:
-        over = asyncio.Event()
-        operator = asyncio.create_task(
-            kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=over)
-        )
-        written = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "auto.example.com"}}
-        for kind in ("Validating", "Mutating"):
-            await cluster.until({**written, "kind": f"{kind}WebhookConfiguration"}, has_webhooks)
-        (made,) = await asyncio.to_thread(cluster.create, MAP)
-        assert made["data"] == {"by": "kopf"}
-        with pytest.raises(Problem) as caught:
-            await asyncio.to_thread(cluster.create, {**MAP, "metadata": {"name": "bad"}})
-        assert caught.value.code == 422
-        over.set()
-        await operator
-        assert not has_webhooks(cluster.get(written))
-        await asyncio.to_thread(cluster.create, {**MAP, "metadata": {"name": "bad"}})
-
     def has_webhooks(configuration: dict[str, Any]) -> bool:
         return bool(configuration.get("webhooks"))
 
-    run(test())
+    over = asyncio.Event()
+    operator = asyncio.create_task(
+        kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=over)
+    )
+    written = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "auto.example.com"}}
+    for kind in ("Validating", "Mutating"):
+        await cluster.until({**written, "kind": f"{kind}WebhookConfiguration"}, has_webhooks)
+    (made,) = await asyncio.to_thread(cluster.create, MAP)
+    assert made["data"] == {"by": "kopf"}
+    with pytest.raises(Problem) as caught:
+        await asyncio.to_thread(cluster.create, {**MAP, "metadata": {"name": "bad"}})
+    assert caught.value.code == 422
+    over.set()
+    await operator
+    assert not has_webhooks(cluster.get(written))
+    await asyncio.to_thread(cluster.create, {**MAP, "metadata": {"name": "bad"}})

@@ -121,19 +121,16 @@ class TestItsLife:
             made = list(pool.map(lambda number: cluster.create(pod(f"a-{number}")), range(200)))
         assert len({each["metadata"]["resourceVersion"] for (each,) in made}) == 200
 
-    def test_it_leaves_no_task_behind(self) -> None:
-        async def run() -> None:
-            async with EmbeddedCluster() as cluster:
-                # Neither of them will ever say a word: one has not even begun with TLS.
-                _, silent = await asyncio.open_connection("127.0.0.1", cluster.port)
-                trust = ssl.create_default_context(cafile=str(cluster.ca_file))
-                _, idle = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=trust)
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-            for writer in (silent, idle):
-                writer.transport.abort()
-            await asyncio.sleep(0)
-
-        asyncio.run(run())
+    async def test_it_leaves_no_task_behind(self) -> None:
+        async with EmbeddedCluster() as cluster:
+            # Neither of them will ever say a word: one has not even begun with TLS.
+            _, silent = await asyncio.open_connection("127.0.0.1", cluster.port)
+            trust = ssl.create_default_context(cafile=str(cluster.ca_file))
+            _, idle = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=trust)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        for writer in (silent, idle):
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
     def test_it_ends_with_open_watches(self) -> None:
         with EmbeddedCluster(tls=False).in_thread() as cluster:
@@ -376,16 +373,13 @@ class TestWaiting:
         cluster.create(pod("a"))
         assert cluster.wait_for(pod("a"), is_running)["metadata"]["labels"] == {"app": "other"}
 
-    def test_an_object_that_is_not_there_yet_is_waited_for(self) -> None:
-        async def run() -> None:
-            async with EmbeddedCluster(tls=False) as cluster, asyncio.timeout(60):
-                waiting = asyncio.create_task(cluster.until(pod("a"), lambda _: True))
-                await asyncio.sleep(0)
-                assert not waiting.done()
-                cluster.create(pod("a"))
-                assert (await waiting)["metadata"]["name"] == "a"
-
-        asyncio.run(run())
+    async def test_an_object_that_is_not_there_yet_is_waited_for(self) -> None:
+        async with EmbeddedCluster(tls=False) as cluster, asyncio.timeout(60):
+            waiting = asyncio.create_task(cluster.until(pod("a"), lambda _: True))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            cluster.create(pod("a"))
+            assert (await waiting)["metadata"]["name"] == "a"
 
     @pytest.mark.parametrize(
         ("existing", "awaited"),
@@ -434,10 +428,7 @@ class TestWaiting:
         assert caught.value.args == ("nope",)
         cluster.create(pod("b"))  # Nobody is told of changes who does not wait any more.
 
-    def test_a_loop_is_not_stopped(self) -> None:
-        async def run() -> None:
-            async with EmbeddedCluster(tls=False) as cluster:
-                with pytest.raises(RuntimeError):
-                    cluster.wait_for(pod("a"), lambda _: True)
-
-        asyncio.run(run())
+    async def test_a_loop_is_not_stopped(self) -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            with pytest.raises(RuntimeError):
+                cluster.wait_for(pod("a"), lambda _: True)

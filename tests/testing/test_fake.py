@@ -99,14 +99,11 @@ def test_fetches_from_all_objects_in_sync_tests() -> None:
         _ = cache.fetch("pods", "db-1", namespace="shop")  # As a sync handler would be refused.
 
 
-def test_fetches_from_all_objects_in_async_tests() -> None:
-    async def main() -> None:
-        cache = web_and_db()
-        assert (await cache.fetch("pods", "db-1", namespace="shop"))["metadata"]["name"] == "db-1"
-        with pytest.raises(ReadError):
-            cache.blocking.fetch("pods", "db-1", namespace="shop")  # It would stop the operator's loop.
-
-    asyncio.run(main())
+async def test_fetches_from_all_objects_in_async_tests() -> None:
+    cache = web_and_db()
+    assert (await cache.fetch("pods", "db-1", namespace="shop"))["metadata"]["name"] == "db-1"
+    with pytest.raises(ReadError):
+        cache.blocking.fetch("pods", "db-1", namespace="shop")  # It would stop the operator's loop.
 
 
 def test_follows_each_change_at_once() -> None:
@@ -120,19 +117,14 @@ def test_follows_each_change_at_once() -> None:
     assert names(cache.list_cached("pods")) == ["web-2"]
 
 
-def test_wait_for_is_woken_by_a_change() -> None:
-    async def main() -> None:
-        cache = web_and_db()
-        waiting = asyncio.create_task(
-            cache.wait_for("pods", lambda each: each["metadata"]["name"] == "web-2")
-        )
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        cache.cluster.create(pod("web-2", app="web"))
-        async with asyncio.timeout(60):
-            assert (await waiting)["metadata"]["name"] == "web-2"
-
-    asyncio.run(main())
+async def test_wait_for_is_woken_by_a_change() -> None:
+    cache = web_and_db()
+    waiting = asyncio.create_task(cache.wait_for("pods", lambda each: each["metadata"]["name"] == "web-2"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    cache.cluster.create(pod("web-2", app="web"))
+    async with asyncio.timeout(60):
+        assert (await waiting)["metadata"]["name"] == "web-2"
 
 
 def test_defines_custom_resources_by_their_objects() -> None:

@@ -129,17 +129,14 @@ def test_a_request_is_waited_for_until_it_is_answered() -> None:
     assert asyncio.run(run()) == 429
 
 
-def test_a_wait_that_is_cancelled_is_forgotten() -> None:
-    async def run() -> None:
-        requests = Requests()
-        waiting = asyncio.create_task(requests.until("list"))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        requests.add(asked("/api/v1/pods"))
-        assert await requests.until("list")
-
-    asyncio.run(run())
+async def test_a_wait_that_is_cancelled_is_forgotten() -> None:
+    requests = Requests()
+    waiting = asyncio.create_task(requests.until("list"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    requests.add(asked("/api/v1/pods"))
+    assert await requests.until("list")
 
 
 def test_waiting_in_a_thread_has_an_end() -> None:
@@ -184,22 +181,19 @@ def test_a_timeout_that_the_condition_raises_is_its_own() -> None:
     assert caught.value is own
 
 
-def test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server() -> None:
-    async def run() -> None:
-        requests = Requests()
-        wrong = asyncio.create_task(requests.until(where=lambda asked: asked.query["no such"] == "x"))
-        right = asyncio.create_task(requests.until("list"))
-        await asyncio.sleep(0)
-        requests.add(asked("/api/v1/pods"))
-        with pytest.raises(KeyError) as caught:
-            await wrong
-        assert caught.value.__notes__[0].startswith(
-            "raised by"
-            f" where={test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server.__qualname__}"
-        )
-        assert len(await right) == 1
-
-    asyncio.run(run())
+async def test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server() -> None:
+    requests = Requests()
+    wrong = asyncio.create_task(requests.until(where=lambda asked: asked.query["no such"] == "x"))
+    right = asyncio.create_task(requests.until("list"))
+    await asyncio.sleep(0)
+    requests.add(asked("/api/v1/pods"))
+    with pytest.raises(KeyError) as caught:
+        await wrong
+    assert caught.value.__notes__[0].startswith(
+        "raised by"
+        f" where={test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server.__qualname__}"
+    )
+    assert len(await right) == 1
 
 
 def test_a_condition_is_not_checked_after_its_wait_has_ended() -> None:

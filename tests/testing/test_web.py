@@ -74,36 +74,28 @@ def test_a_watch_whose_client_has_gone_is_forgotten(cluster: EmbeddedCluster) ->
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_client_that_goes_away_in_the_middle_of_a_list_is_no_failure(
+async def test_a_client_that_goes_away_in_the_middle_of_a_list_is_no_failure(
     tls: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with EmbeddedCluster(tls=tls) as cluster:
-            cluster.create(*(big(f"a-{number}") for number in range(20)))  # More than is written at a time.
-            request = await asyncio.to_thread(RawRequest, cluster, "/version")
-            await asyncio.to_thread(request.until, b"\r\n\r\n")
-            request.send(PODS)
-            request.reset()
-            await cluster.requests.until("list")
-
-    asyncio.run(run())
+    async with EmbeddedCluster(tls=tls) as cluster:
+        cluster.create(*(big(f"a-{number}") for number in range(20)))  # More than is written at a time.
+        request = await asyncio.to_thread(RawRequest, cluster, "/version")
+        await asyncio.to_thread(request.until, b"\r\n\r\n")
+        request.send(PODS)
+        request.reset()
+        await cluster.requests.until("list")
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_client_that_goes_away_in_the_middle_of_an_event_is_no_failure(
+async def test_a_client_that_goes_away_in_the_middle_of_an_event_is_no_failure(
     tls: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with EmbeddedCluster(tls=tls) as cluster:
-            request = await asyncio.to_thread(
-                RawRequest, cluster, watch=True, resourceVersion=cluster.version
-            )
-            await asyncio.to_thread(request.until, b"\r\n\r\n")
-            request.reset()
-            cluster.create(*(big(f"a-{number}") for number in range(20)))  # More than is written at a time.
-
-    asyncio.run(run())
+    async with EmbeddedCluster(tls=tls) as cluster:
+        request = await asyncio.to_thread(RawRequest, cluster, watch=True, resourceVersion=cluster.version)
+        await asyncio.to_thread(request.until, b"\r\n\r\n")
+        request.reset()
+        cluster.create(*(big(f"a-{number}") for number in range(20)))  # More than is written at a time.
     assert caplog.text == ""
 
 
