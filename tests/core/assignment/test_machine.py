@@ -10,13 +10,11 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.assignment.machine import step
 from kopf_selectcache.core.assignment.records import Assignment, AssignmentRead, Lease, LeaseRead, Share
-from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import (
     Answered,
     AssignmentSeen,
     CatchUp,
     CaughtUp,
-    Cool,
     Decline,
     DeleteLease,
     Drained,
@@ -138,35 +136,6 @@ def working() -> Replica:
     return replica
 
 
-def test_21_it_takes_ranges_after_its_lease_names_the_assignment() -> None:
-    replica = Replica()
-    replica.give(Tick())
-    swaps = [each for each in replica.effects if isinstance(each, (SwapLease, SwapAssignment))]
-    follows = [each.read.lease.follows for each in swaps if isinstance(each, SwapLease) and each.read.lease]
-    assert [type(each) for each in swaps] == [SwapLease, SwapAssignment, SwapLease, SwapAssignment]
-    assert follows == ["", "aa-1-4"]
-    lost = Replica()
-    lost.assignment = AssignmentRead(
-        "50", "u", Assignment("namespace", "mixed-fnv1a-64", "n", 1, (Share(),) * 2)
-    )
-    lost.give(LeaseSeen(LeaseRead("web-1")))
-    assert lost.state.phase is Phase.MEMBER
-    first = next(at for at, each in enumerate(lost.effects) if isinstance(each, SwapAssignment))
-    named = [
-        each.read.lease.follows
-        for each in lost.effects[:first]
-        if isinstance(each, SwapLease) and each.read.lease
-    ]
-    assert named == ["", "n"], "the take comes after the answer"
-
-
-def test_it_renews_its_lease_six_times_a_minute_and_asks_for_nothing_else() -> None:
-    replica = working()
-    replica.effects.clear()
-    replica.run(606.0)
-    assert [type(each) for each in replica.effects] == [SwapLease] * 60
-
-
 def test_21_after_a_clock_has_jumped_it_begins_anew_and_buries_nobody() -> None:
     replica = working()
     replica.give(LeaseSeen(replica.write("web-2", Lease("web-2/bb-1", "aa-1-4"))))
@@ -177,14 +146,6 @@ def test_21_after_a_clock_has_jumped_it_begins_anew_and_buries_nobody() -> None:
     written = [each.read.name for each in replica.effects if isinstance(each, SwapLease)]
     assert {*written} == {"web-1"}
     assert replica.acting() == []
-
-
-def test_a_clock_that_goes_back_is_a_clock_that_stands_still() -> None:
-    replica = working()
-    replica.give(Tick())
-    replica.at -= 5.0
-    replica.give(Tick())
-    assert replica.state.now == 6.0
 
 
 def test_21_two_pods_of_one_name_are_distinguished() -> None:
@@ -237,20 +198,6 @@ def test_an_assignment_of_another_kind_that_nobody_lives_by_is_replaced() -> Non
     assert replica.acting() == [0, 1]
     assert replica.assignment.assignment is not None
     assert replica.assignment.assignment.by == "namespace"
-
-
-@pytest.mark.parametrize("read", [AssignmentRead("900"), AssignmentRead("900", "u", broken="edited")])
-def test_21_it_stops_when_the_assignment_is_deleted_or_edited(read: AssignmentRead) -> None:
-    replica = working()
-    replica.assignment = read if read.uid else AssignmentRead()
-    replica.version = 900
-    replica.effects.clear()
-    replica.give(AssignmentSeen(read))
-    assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
-    assert replica.acting() == []
-    replica.run(replica.at + 10.0)
-    assert replica.acting() == [0, 1]
-    assert len({hold.term.nonce for hold in replica.state.holds} & {"aa-1-4"}) == 0
 
 
 @pytest.mark.parametrize(("range_", "owner"), [(0, "web-9/zz-1"), (1, "")])
@@ -326,14 +273,6 @@ def test_possible_faults_are_reported_in_order() -> None:
     assert replica.condition == "it has not renewed its Lease in time"
 
 
-def test_after_its_end_it_writes_nothing() -> None:
-    replica = working()
-    (hold, *_) = replica.state.holds
-    assert time_left(replica.state, 5, hold.term, replica.at) == 0.0
-    replica.state.phase = Phase.LEFT
-    assert time_left(replica.state, hold.range, hold.term, replica.at) == 0.0
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 def test_of_an_owner_without_a_lease_one_waits_for_the_time_of_a_lease(*, is_known: bool) -> None:
     """Somebody has deleted the Lease of a replica that owns a range, before or after it was seen."""
@@ -354,27 +293,6 @@ def test_of_an_owner_without_a_lease_one_waits_for_the_time_of_a_lease(*, is_kno
     assert all(hold.since >= before + other.state.options.timing.lease for hold in other.state.holds)
     other.run(before + 200.0)
     assert ({*other.leases}, [*other.state.others]) == ({"web-2"}, []), "it is forgotten"
-
-
-def test_a_mark_goes_when_another_replica_should_own_the_range() -> None:
-    replica = working()
-    other = Replica("web-2", "bb")
-    other.leases, other.assignment, other.version = replica.leases, replica.assignment, replica.version
-    other.give(Tick())
-    other.run(5.0)
-    marked = other.assignment.assignment
-    assert marked is not None
-    assert [share.warm for share in marked.shares].count("web-2/bb-1") == 1
-    names = (f"web-{number}" for number in range(3, 1000))
-    third = next(
-        each for each in names if "web-2" not in desired_owners(frozenset({"web-1", "web-2", each}), 2)
-    )
-    other.give(LeaseSeen(other.write(third, Lease(f"{third}/cc-1", marked.nonce))))
-    other.run(10.0)
-    unmarked = other.assignment.assignment
-    assert unmarked is not None
-    assert [share.warm for share in unmarked.shares] == ["", ""]
-    assert any(isinstance(each, Cool) for each in other.effects)
 
 
 def test_an_older_event_of_a_watch_changes_nothing() -> None:
@@ -407,14 +325,3 @@ def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     replica.give(Answered(9999, Outcome.YES, "7", "u"), Drained(0, Term("old", 1)), Warmed(0, 9999))
     replica.give(LeasesListed(9999, ()), AssignmentSeen(AssignmentRead(), 9999))
     assert replica.state == before
-
-
-def test_its_status_names_ranges_that_nobody_acts_on() -> None:
-    replica = Replica()
-    assert status(replica.state, 0.0).unowned == (0, 1)
-    replica.give(Tick())
-    assert status(replica.state, 0.0).unowned == (0, 1)
-    replica.run(6.0)
-    told = status(replica.state, 6.0)
-    assert (told.unowned, told.acting, told.members) == ((), (0, 1), ("web-1",))
-    assert told.shares == (("web-1/aa-1", 1),) * 2

@@ -9,12 +9,10 @@ import pytest
 
 from kopf_selectcache.core.assignment.records import (
     Assignment,
-    AssignmentRead,
     Lease,
     LeaseRead,
     Share,
     assignment_body,
-    fresh,
     lease_body,
     read_assignment,
     read_lease,
@@ -41,16 +39,6 @@ def assignment_on_server(assignment: Assignment = ASSIGNMENT) -> dict[str, Any]:
     return body
 
 
-def test_a_lease_is_read_as_it_was_written() -> None:
-    assert read_lease(lease_on_server(), "apps") == LeaseRead("web-1", "17", "u-1", LEASE)
-
-
-def test_a_lease_that_nobody_holds_has_no_holder_in_its_spec() -> None:
-    body = lease_on_server(Lease())
-    assert "holderIdentity" not in body["spec"]
-    assert read_lease(body, "apps") == LeaseRead("web-1", "17", "u-1", Lease())
-
-
 def test_a_lease_is_replaced_as_of_its_version_and_uid() -> None:
     """A PUT with a version alone would create the Lease if somebody has deleted it."""
     read = read_lease(lease_on_server(), "apps")
@@ -68,10 +56,6 @@ def test_a_lease_of_others_is_none_of_ours() -> None:
     assert read_lease(body, "others") is None
     body["metadata"]["labels"] = {}
     assert read_lease(body, "apps") is None
-
-
-def test_a_deleted_lease_has_no_uid() -> None:
-    assert read_lease(lease_on_server(), "apps", is_deleted=True) == LeaseRead("web-1", "17")
 
 
 LEASE_EDITS: dict[str, Any] = {
@@ -111,19 +95,6 @@ def test_garbage_is_no_lease(body: object) -> None:
     assert read_lease(body, "apps") is None
 
 
-def test_an_assignment_is_read_as_it_was_written() -> None:
-    assert read_assignment(assignment_on_server()) == AssignmentRead("18", "u-2", ASSIGNMENT)
-
-
-def test_an_assignment_is_replaced_as_of_its_version_and_uid() -> None:
-    metadata = assignment_body("apps", "ops", ASSIGNMENT, version="18", uid="u-2")["metadata"]
-    assert (metadata["resourceVersion"], metadata["uid"]) == ("18", "u-2")
-
-
-def test_no_object_is_no_assignment() -> None:
-    assert read_assignment(None) == AssignmentRead()
-
-
 def sealed(text: str) -> dict[str, str]:
     return {"assignment": text, "seal": seal(text)}
 
@@ -153,14 +124,3 @@ def test_21_an_edited_assignment_says_why_it_cannot_be_used(data: str) -> None:
     read = read_assignment(body)
     assert (read.version, read.uid, read.assignment) == ("18", "u-2", None)
     assert read.broken
-
-
-@pytest.mark.parametrize("body", [5, "text", [], {}, {"metadata": 7}])
-def test_21_garbage_is_a_broken_assignment(body: object) -> None:
-    assert read_assignment(body).broken
-
-
-def test_in_a_new_assignment_every_range_is_free_and_nobody_has_freed_it() -> None:
-    shares = fresh("namespace", "hash", "nonce", 2, "web-1/a-1").shares
-    assert shares == (Share(writer="web-1/a-1"),) * 2
-    assert not shares[0].is_clean

@@ -11,10 +11,8 @@ from kopf_selectcache.core.protocol.messages import (
     LONGEST_ASKED_SECONDS,
     LONGEST_DELAY_SECONDS,
     SHORTEST_DELAY_SECONDS,
-    SLOW_SECONDS,
     delay,
 )
-from tests.rows import each_row
 
 
 def test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest() -> None:
@@ -26,30 +24,11 @@ def test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest() -> None:
     assert delays[-1] == LONGEST_DELAY_SECONDS
 
 
-def test_endless_failures_do_not_overflow() -> None:
-    assert delay(10**6, 1.0) == LONGEST_DELAY_SECONDS
-
-
 def test_clients_that_fail_together_come_back_spread_over_half_of_the_delay() -> None:
     assert delay(4, 0.0) == delay(4, 1.0) / 2
     assert delay(4, 0.0) < delay(4, 0.3) < delay(4, 0.6) < delay(4, 1.0)
 
 
-@each_row("failures", range(20))
-def test_a_server_that_asks_for_patience_is_given_that_and_more(failures: int) -> None:
-    assert delay(failures, 0.0, at_least=45.0) == 45.0 + delay(failures, 0.0)
-
-
-@pytest.mark.parametrize("asked", [-0.5, -1e308, float("-inf")])
-def test_a_negative_patience_makes_no_storm(asked: float) -> None:
-    assert delay(0, 0.0, at_least=asked) == SHORTEST_DELAY_SECONDS / 2
-
-
 @pytest.mark.parametrize("asked", [1e6, 1e308, float("inf")])
 def test_no_server_can_switch_a_cache_off_by_asking_for_endless_patience(asked: float) -> None:
     assert delay(0, 1.0, at_least=asked) == LONGEST_ASKED_SECONDS + SHORTEST_DELAY_SECONDS
-
-
-def test_errors_only_a_person_can_fix_start_slow_and_never_retry_faster_than_others() -> None:
-    assert delay(0, 1.0, slow=True) == SLOW_SECONDS
-    assert delay(20, 1.0, slow=True) == LONGEST_DELAY_SECONDS

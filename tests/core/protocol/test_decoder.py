@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import traceback
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol import decoder
-from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
-from kopf_selectcache.core.selection.grammar import FieldTerm, Sent
-from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from tests.rows import each_row
 
 from .decoding import (
     CANARY,
-    JOBS,
     METADATA,
     PODS,
     dump,
@@ -37,23 +30,6 @@ from .decoding import (
 # ---- Pages.
 
 
-def test_a_page_has_its_version_its_token_and_its_records() -> None:
-    read = page(listing({"metadata": METADATA}, metadata={"resourceVersion": "9", "continue": "more"}))
-    assert (read.version, read.token) == ("9", "more")
-    assert [record.key for record in read.records] == [("shop", "web-1")]
-
-
-def test_a_status_may_come_where_a_list_was_asked_for() -> None:
-    status = {
-        "kind": "Status",
-        "metadata": {"continue": "fresh"},
-        "code": 410,
-        "reason": "Expired",
-        "message": "too old",
-    }
-    assert PODS.page(dump(status)) == Refusal(410, "Expired", "too old", None, "fresh")
-
-
 @each_row(
     "others",
     [
@@ -67,11 +43,6 @@ def test_a_status_may_come_where_a_list_was_asked_for() -> None:
 def test_anything_but_a_list_of_the_kind_is_refused(others: dict[str, Any]) -> None:
     data = dump({"apiVersion": "other/v1", "metadata": {"resourceVersion": "9"}, "items": [], **others})
     assert "came instead of a PodList" in garbled(PODS.page, data)
-
-
-@pytest.mark.parametrize("metadata", [None, {}, {"resourceVersion": ""}])
-def test_a_list_without_a_version_is_refused(metadata: Any) -> None:
-    assert garbled(PODS.page, listing(metadata=metadata)) == "a PodList came without a resourceVersion"
 
 
 def test_a_list_with_an_endless_version_or_continue_token_is_refused() -> None:
@@ -114,78 +85,7 @@ def test_an_object_or_bookmark_with_an_endless_version_is_refused(said: dict[str
     )
 
 
-def test_an_endless_token_of_a_refusal_is_none() -> None:
-    status = {
-        "kind": "Status",
-        "metadata": {"continue": "t" * 65_537},
-        "code": 410,
-        "reason": "Expired",
-        "message": "too old",
-    }
-    assert PODS.page(dump(status)) == Refusal(410, "Expired", "too old")
-
-
-def test_the_list_of_a_custom_resource_may_be_named_otherwise_if_its_items_name_their_kind() -> None:
-    reader = Reader("example.com/v1", "Shop")
-    item = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": METADATA}
-    read = page(
-        dump(
-            {
-                "kind": "ShopsList",
-                "apiVersion": "example.com/v1",
-                "metadata": {"resourceVersion": "9"},
-                "items": [item],
-            }
-        ),
-        reader,
-    )
-    assert [record.name for record in read.records] == ["web-1"]
-
-
-def test_a_list_of_another_name_whose_items_name_no_kind_is_refused() -> None:
-    reader = Reader("example.com/v1", "Shop")
-    data = listing({"metadata": METADATA}, kind="ServiceList", apiVersion="example.com/v1")
-    assert "instead of Shop" in garbled(reader.page, data)
-
-
-def test_an_empty_list_of_another_kind_does_not_say_that_there_is_nothing() -> None:
-    assert garbled(PODS.page, listing(kind="SecretList")) == "a 'SecretList' came instead of a PodList"
-    assert (
-        garbled(JOBS.page, listing(kind="CronJobList", apiVersion="batch/v1"))
-        == "a 'CronJobList' came instead of a JobList"
-    )
-
-
-def test_one_object_that_makes_no_sense_refuses_the_page() -> None:
-    garbled(PODS.page, listing({"metadata": METADATA}, {"metadata": {}}))
-
-
 # ---- Objects.
-
-
-def test_a_record_has_all_that_reads_select_by() -> None:
-    record = record_of(
-        {
-            "metadata": (
-                METADATA
-                | {
-                    "labels": {"app": "web"},
-                    "ownerReferences": [{"uid": "o-1", "kind": "Job"}, {"uid": "o-2"}],
-                }
-            )
-        }
-    )
-    assert record.key == ("shop", "web-1")
-    assert (record.uid, record.version, record.labels, record.owners) == (
-        "u-1",
-        "5",
-        {"app": "web"},
-        ("o-1", "o-2"),
-    )
-
-
-def test_an_object_of_a_cluster_scoped_kind_has_no_namespace() -> None:
-    assert record_of({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}}).key == ("", "n")
 
 
 @each_row(
@@ -203,19 +103,6 @@ def test_an_object_of_a_cluster_scoped_kind_has_no_namespace() -> None:
 )
 def test_an_object_without_metadata_name_uid_or_version_is_refused(object_: Any) -> None:
     assert garbled(PODS.record, dump(object_)).endswith(" came without a name, uid or resourceVersion")
-
-
-def test_an_object_that_is_refused_is_named() -> None:
-    """Else nobody could find it, and until somebody does, the cache cannot be complete."""
-    assert garbled(PODS.record, dump({"metadata": METADATA | {"uid": ""}})).startswith(
-        "an object of kind Pod, shop/web-1, came"
-    )
-    assert garbled(PODS.record, dump({"metadata": {"name": "node-1"}})).startswith(
-        "an object of kind Pod, node-1, came"
-    )
-    assert garbled(PODS.record, dump({"metadata": {"namespace": "shop"}})).startswith(
-        "an object of kind Pod came"
-    )
 
 
 @each_row("usual", [True, False])
@@ -249,13 +136,6 @@ def test_a_list_whose_items_are_no_list_is_not_taken_for_an_empty_one(items: str
         PODS.page(
             f'{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"5"}},"items":{items}{spec}}}'.encode()
         )
-
-
-@each_row("name", ["system:node:n1", "a,b=c\\d", "...", "ä b", "M" * 2_000], ids=lambda name: ascii(name[:9]))
-def test_an_object_with_any_other_name_is_taken_in(name: str) -> None:
-    object_ = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {"name": name}}
-    assert record_of(object_).name == name
-    assert PODS.record(dump(dict(reversed(object_.items())))).name == name
 
 
 VALUES_OF_ALL_SORTS = [
@@ -320,53 +200,12 @@ def test_contract_8_an_object_that_is_stored_can_be_decoded(value: bytes) -> Non
     assert isinstance(record, UnreadableRecord) or can_be_decoded(record)
 
 
-def test_an_object_whose_fields_need_an_empty_stack_is_decoded_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: bytes) -> None:
-        raise RecursionError
-
-    kind = find("pods")
-    assert kind is not None
-    reader = replace(PODS, sent=Sent.of(kind, (), (FieldTerm("spec.nodeName", "n1"),)))
-    monkeypatch.setattr(decoder, "decoded", fail)
-    record = reader.record(dump({"metadata": METADATA, "spec": {"nodeName": "n1"}}))
-    assert record.decode()["spec"] == {"nodeName": "n1"}
-
-
 def can_be_decoded(record: Record) -> bool:
     try:
         record.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True
-
-
-NUMBERS_BEYOND_BOUNDS = ["1e999", "-1E+400", "9" * 5000, "9" * 250 + "e90", "0.1e310"]
-
-
-@each_row("number", NUMBERS_BEYOND_BOUNDS)
-def test_a_number_out_of_range_is_read_as_infinite(number: str) -> None:
-    object_ = dump({"metadata": METADATA, "spec": "NUMBER"}).replace(b'"NUMBER"', number.encode())
-    assert PODS.record(object_).decode()["spec"] == (
-        float("-inf") if number.startswith("-") else float("inf")
-    )
-
-
-@each_row(
-    "spec",
-    [
-        "1e300",
-        "1e-999",
-        "1e05",
-        "-0",
-        "18446744073709551616",
-        "9" * 250,
-        '"2e9991"',
-        *(f'"{number}"' for number in NUMBERS_BEYOND_BOUNDS),
-    ],
-)
-def test_a_number_that_can_be_decoded_or_is_text_is_taken_in(spec: str) -> None:
-    object_ = dump({"metadata": METADATA, "spec": "NUMBER"}).replace(b'"NUMBER"', spec.encode())
-    assert PODS.record(object_).decode()["spec"] == json.loads(spec)
 
 
 @pytest.mark.parametrize(
@@ -379,23 +218,6 @@ def test_a_number_that_can_be_decoded_or_is_text_is_taken_in(spec: str) -> None:
 )
 def test_an_object_of_another_kind_or_group_is_refused(object_: Any, why: str) -> None:
     assert why in garbled(PODS.record, dump(object_))
-
-
-@each_row(
-    "said",
-    [
-        {},
-        {"kind": "Job"},
-        {"apiVersion": "batch/v1"},
-        {"kind": "", "apiVersion": ""},
-        {"kind": "Job", "apiVersion": "batch/v1"},
-    ],
-)
-def test_a_decoded_object_has_kind_and_version_whether_or_not_the_list_had_them(
-    said: dict[str, str],
-) -> None:
-    decoded = record_of({**said, "metadata": METADATA, "spec": {"a": 1}}, JOBS).decode()
-    assert decoded == {"kind": "Job", "apiVersion": "batch/v1", "metadata": METADATA, "spec": {"a": 1}}
 
 
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:labels": {}}}}]

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol._decoding import split_list, without_managed
-from kopf_selectcache.core.protocol.decoder import OBJECT_COST_BYTES, SLICE_BYTES, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
-from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from tests.rows import each_row
 
@@ -82,15 +81,6 @@ def test_wherever_they_stand_only_those_of_the_metadata_are_cut_out(
     assert record.labels == metadata.get("labels", {})
 
 
-@pytest.mark.parametrize("escaped", [b'"managed\\u0046ields"', b'"managedFields" '])
-def test_keys_that_are_written_otherwise_are_cut_out_as_well(escaped: bytes) -> None:
-    written = dump({"metadata": METADATA | {"odd": {"x": 1, **MANAGED}} | MANAGED})
-    start, _, end = written.rpartition(b'"managedFields"')
-    assert PODS.record(start + escaped + end).decode() == SAID | {
-        "metadata": METADATA | {"odd": {"x": 1, **MANAGED}}
-    }
-
-
 def test_only_a_whole_value_that_stands_in_the_metadata_is_cut_out() -> None:
     assert without_managed(b'{"metadata":{"a":1,"managedFields":[{"b":"]"}]}}', 12) is None
     assert without_managed(b'{"metadata":{"a":{"b":1,"managedFields":[{}]}}}', 12) is None
@@ -102,29 +92,7 @@ def test_only_a_whole_value_that_stands_in_the_metadata_is_cut_out() -> None:
     )
 
 
-def test_cut_fields_that_make_no_sense_are_refused() -> None:
-    whole = dump({"metadata": METADATA | MANAGED})
-    for bad in (b"[nothing", b'[{"manager":}', b"[{{"):
-        with pytest.raises(Garbled):
-            PODS.record(whole.replace(b"[{", bad, 1))
-
-
 # ---- Lists.
-
-
-def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
-    items = [dump({"metadata": {"name": name}}) for name in "abc"]
-    for form in (
-        b'{"kind":"x","items":[%s],"metadata":{}}',
-        b'{"kind":"x","items":[%s]}',
-        b'{"items":[%s],"kind":"x"} \n',
-    ):
-        parts = split_list(form % b",".join(items), [b"{nothing", BARE])
-        assert parts is not None
-        assert (parts.envelope, list(parts.items)) == (form % b"", items)
-        empty = split_list(form % b"", [BARE])
-        assert empty is not None
-        assert list(empty.items) == []
 
 
 @each_row(
@@ -147,113 +115,10 @@ def test_an_uncertain_list_is_not_taken_apart(data: bytes) -> None:
     assert split_list(data, [BARE]) is None
 
 
-@each_row(
-    "spec",
-    [
-        [{"metadata": {}}, {"metadata": {"name": "x"}}],
-        ',{"metadata":{',
-        {"items": [{"metadata": {"a": 1}}, {"metadata": {}}]},
-        {"a]": "]}"},
-    ],
-)
-def test_items_with_contents_like_those_of_lists_stay_whole(spec: Any) -> None:
-    objects = [{"metadata": METADATA | {"name": name}, "spec": spec} for name in "abc"]
-    page = PODS.page(listed(*map(dump, objects)))
-    assert isinstance(page, Page)
-    assert [record.decode() for record in page.records] == [SAID | obj for obj in objects]
-
-
-def test_a_list_within_the_list_is_not_taken_for_it() -> None:
-    around = {
-        "kind": "PodList",
-        "apiVersion": "v1",
-        "metadata": {"resourceVersion": "9", "items": [{"metadata": METADATA}]},
-    }
-    rests: list[dict[str, Any]] = [{}, {"items": []}, {"items": None}]
-    for rest in rests:
-        page = PODS.page(dump(around | rest))
-        assert isinstance(page, Page)
-        assert page.records == ()
-
-
 # ---- What an object says last is what it says.
 
 
-@pytest.mark.parametrize("said", [b'{"kind":"Pod","apiVersion":"v1",', b"{"])
-def test_an_object_that_says_in_the_end_that_it_is_another_is_refused(said: bytes) -> None:
-    data = said + dump({"metadata": METADATA})[1:-1]
-    for end in (b',"kind":"Service"}', b',"apiVersion":"v2"}', b',"metadata":{}}'):
-        with pytest.raises(Garbled):
-            PODS.record(data + end)
-    assert (
-        PODS.record(data + b',"kind":"Pod"}').decode()
-        == PODS.record(data + b"}").decode()
-        == SAID | {"metadata": METADATA}
-    )
-
-
-def test_a_line_ends_with_its_object() -> None:
-    line = b'{"type":"ADDED","object":' + dump(SAID | {"metadata": METADATA})
-    assert isinstance(PODS.line(line + b"}"), Event)
-    for end in (b"", b"]", b"}}", b",}", b"} {"):
-        with pytest.raises(Garbled):
-            PODS.line(line + end)
-
-
-def test_nothing_is_stored_of_an_object_not_accepted() -> None:
-    one = Reader("v1", "Pod", accepts=lambda key: key != ("shop", "web-1")).record(
-        dump(SAID | {"metadata": METADATA})
-    )
-    assert (one.key, one.data) == (("shop", "web-1"), b"")
-
-
-def test_a_transform_that_fails_is_called_once() -> None:
-    called = []
-
-    def transform(obj: dict[str, Any]) -> dict[str, Any]:
-        called.append(obj)
-        raise ValueError
-
-    with pytest.raises(Untransformed):
-        Reader("v1", "Pod", Projection.of(transform=transform)).page(listed(*WHOLE))
-    assert len(called) == 1
-
-
 # ---- Slices.
-
-
-def page_of(count: int, size: int) -> bytes:
-    return listed(
-        *(
-            dump({"metadata": METADATA | {"name": f"p-{number}"}, "spec": "x" * size})
-            for number in range(count)
-        )
-    )
-
-
-@each_row(("count", "size"), [(40, 100_000), (1000, 10), (3, SLICE_BYTES)])
-@each_row("space", [b"", b" "])
-def test_a_page_is_read_in_slices_of_so_many_bytes_or_objects(count: int, size: int, space: bytes) -> None:
-    data = page_of(count, size).replace(
-        b'"items":', b'"items":' + space
-    )  # With it, it is decoded as a whole.
-    *pauses, answer = PODS.slices(data)
-    assert isinstance(answer, Page)
-    assert [record.name for record in answer.records] == [f"p-{number}" for number in range(count)]
-    assert pauses
-    assert set(pauses) == {None}
-    most = max(1, -(-SLICE_BYTES // (size + OBJECT_COST_BYTES)))  # Objects in a slice.
-    assert len(pauses) >= count // (most + 1) - 1
-
-
-def test_a_slice_that_makes_no_sense_refuses_the_page() -> None:
-    with pytest.raises(Garbled):
-        list(PODS.slices(page_of(1000, 10).replace(b'"p-999"', b'""')))
-
-
-def test_a_few_objects_are_one_slice() -> None:
-    (answer,) = PODS.slices(page_of(3, 10))
-    assert isinstance(answer, Page)
 
 
 # ---- Whatever comes.

@@ -129,12 +129,6 @@ def test_a_patch_is_repeated_for_the_object_and_the_version_that_were_read() -> 
     assert (step.write.uid, step.write.version) == ("u", "7")
 
 
-def test_an_apply_is_repeated_for_the_object_that_was_read() -> None:
-    step = judge(write(Verb.APPLY, {"metadata": {"name": "a"}}), there("u", "7"))
-    assert isinstance(step, Again)
-    assert step.write.body == {"metadata": {"name": "a", "uid": "u"}}
-
-
 # ---- The comparison.
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,6 @@ from kopf_selectcache.core.protocol.machine import (
     Input,
     Jump,
     Known,
-    Leave,
     List,
     Lost,
     Opened,
@@ -30,13 +28,11 @@ from kopf_selectcache.core.protocol.machine import (
     Wait,
     Watch,
     Watching,
-    step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from tests.core.client import (
     CUT,
     ENDED,
-    GARBLED,
     GONE,
     LASTED,
     LIVED,
@@ -63,16 +59,6 @@ def test_all_is_listed_page_by_page_and_shown_with_the_last_page_and_watched_fro
     came = seen("ADDED", "101", "c")
     assert client.on(came) == (Put(came.record), Progress("101"))
     assert client.on(Bookmark("105")) == (Progress("105"),)
-
-
-def test_an_initial_stream_is_shown_at_its_end_marker_and_goes_on_as_the_watch() -> None:
-    client = Client(streaming=True)
-    assert client.on(Start()) == (Begin(), Watch("", initial=True))
-    assert client.on(Opened()) == (Report(None),)
-    assert client.on(Event("ADDED", A)) == (Put(A),)
-    assert client.on(Bookmark("100", complete=True)) == (Commit("100"), Report(None))
-    left = seen("DELETED", "101")
-    assert client.on(left) == (Leave(left.record), Progress("101"))
 
 
 # ---- Each fault.
@@ -106,91 +92,12 @@ def test_1_an_initial_stream_of_a_lagging_server_is_not_shown() -> None:
     )
 
 
-def test_1_versions_that_are_no_numbers_are_never_taken_for_older() -> None:
-    client = Client(Start(), page("xyz"), GONE, Due())
-    assert client.on(page("abc")) == (Commit("abc"), Watch("abc"))
-
-
-def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
-    client = watching()
-    assert client.on(Silent()) == (Report(Silent()), Wait(0))
-    assert client.on(Due()) == (Watch("100"),)
-
-
-@each_row("end", [CUT, LIVED, GARBLED, Lost("")])
-def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
-    client = watching()
-    client.on(seen("MODIFIED", "103"))
-    assert client.on(end) == (Report(end), Wait(0))
-    assert client.on(Due()) == (Watch("103"),)
-
-
 @each_row("end", [ENDED, LASTED, replace(ENDED, lasted=True), replace(LASTED, lived=True)])
 def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
     assert client.on(end) == (Watch("103"),), "nobody is told: it is no failure"
     assert client.state == Watching(Known(marked=True, floor="103", may_reopen=False), "103")
-
-
-def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> None:
-    client = watching()
-    assert client.on(ENDED, Opened(), ENDED) == (Report(ENDED), Wait(0))
-    assert [client.on(Due(), Opened(), ENDED)[-1] for _ in range(3)] == [Wait(1), Wait(2), Wait(3)]
-
-
-@pytest.mark.parametrize("message", [lambda version: seen("MODIFIED", version), Bookmark])
-def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wait(
-    message: Callable[[str], Input],
-) -> None:
-    client = watching()
-    client.on(ENDED)
-    for version in range(103, 110):
-        assert client.on(Opened(), message(str(version)), ENDED) == (Report(ENDED), Wait(0))
-        client.on(Due())
-
-
-def test_3_each_watch_that_lasted_is_followed_by_one_that_starts_at_once() -> None:
-    client = watching()
-    for _ in range(10):
-        assert client.on(Opened(), Bookmark("100"), replace(ENDED, lasted=True)) == (Watch("100"),)
-    assert client.on(Opened(), ENDED)[-1] == Wait(0)
-
-
-@each_row(
-    "end",
-    [
-        CUT,
-        LASTED,
-        replace(GARBLED, lasted=True),
-        Silent(),
-        replace(ENDED, lasted=True, lived=True),
-        Refusal(500),
-    ],
-    ids=["cut soon", "cut unheard", "garbled", "silent", "mute", "refused"],
-)
-def test_3_a_watch_that_failed_is_not_followed_by_the_next_at_once(end: Input) -> None:
-    client = watching()
-    client.on(CUT, Due(), Opened())  # This stream has said nothing yet.
-    assert client.on(end)[-1] == Wait(1)
-
-
-def test_3_a_clean_end_is_no_failure_and_no_proof_against_earlier_ones() -> None:
-    client = watching()
-    client.fail(CUT, 2)
-    client.on(ENDED)
-    assert client.state.known.failures == 2
-    unmarked = Client(Start(), page("100"), CUT, Due(), Opened(), replace(ENDED, lasted=True, lived=True))
-    assert unmarked.state.known.failures == 0, "a stream that was open for long is a good one"
-
-
-def test_3_failures_in_a_row_are_counted_until_the_version_moves() -> None:
-    client = watching()
-    assert [client.fail(CUT) and client.state.known.failures for _ in range(8)] == list(range(1, 9))
-    client.on(Opened())
-    assert client.state.known.failures == 8
-    client.on(Bookmark("101"))
-    assert client.on(CUT)[-1] == Wait(0)
 
 
 def test_3_a_stream_that_lived_is_a_good_one_even_if_it_brought_nothing() -> None:
@@ -206,12 +113,6 @@ def test_4_after_a_gone_version_all_is_listed_anew_beside_held_objects(before: t
     assert client.on(Due()) == (Begin(), List(not_older_than="100"))
 
 
-def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
-    client = watching()
-    client.fail(GONE)
-    assert client.on(GONE) == (Abandon(), Report(GONE), Wait(1))
-
-
 @pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
 def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_remembered(
     refusal: Refusal,
@@ -223,41 +124,11 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
 
 
-# The name is a sentence.
-def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> (  # noqa: E501
-    None
-):
-    client = Client(Start(), streaming=True)
-    (asked,) = client.on(Silent(), Due())[1:]
-    assert asked == List()
-    assert client.state.known.streaming
-    client.on(page("100", A), Opened(), Bookmark("101"), GONE)
-    assert client.on(Due()) == (Begin(), Watch("101", initial=True))
-
-
-@pytest.mark.parametrize("end", [Silent(), LIVED])
-def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(
-    end: Input,
-) -> None:
-    client = filling()
-    assert client.fail(end) == (Begin(), List())
-    assert not client.state.known.streaming
-
-
 def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
     client = filling()
     assert client.on(*[Bookmark("100")] * (PATIENCE_FAILURES - 1)) == ()
     assert client.on(Bookmark("100")) == (Abandon(), Report(Silent()), Wait(0))
     assert client.on(Due()) == (Begin(), List())
-
-
-@pytest.mark.parametrize("failure", [CUT, GARBLED, Refusal(500)])
-def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up(failure: Input) -> None:
-    client = filling()
-    assert client.fail(failure, PATIENCE_FAILURES - 1) == (Begin(), Watch("", initial=True))
-    assert client.fail(failure) == (Begin(), List())
-    client.on(page("100"), Bookmark("101"))
-    assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
 
 
 def test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of_an_event() -> None:
@@ -277,15 +148,6 @@ def test_9_a_plain_bookmark_before_the_end_marker_shows_nothing() -> None:
     assert client.on(Event("ADDED", B), Bookmark("100", complete=True)) == (Commit("100"), Report(None))
 
 
-def test_10_the_order_of_initial_events_means_nothing() -> None:
-    client = filling()
-    assert client.on(Event("ADDED", B)) == (Put(B),)
-    assert client.on(Event("MODIFIED", A)) == (Put(A),)
-    assert client.on(Event("DELETED", A)) == (Leave(A),)
-    client.on(Bookmark("92", complete=True))
-    assert client.state == Watching(Known(streaming=True, floor="92"), "92")
-
-
 @each_row("type_", ["ADDED", "MODIFIED"])
 @each_row("version", ["100", "99", "9"])
 def test_12_a_replay_brings_nothing_back_and_is_no_progress(type_: str, version: str) -> None:
@@ -294,17 +156,6 @@ def test_12_a_replay_brings_nothing_back_and_is_no_progress(type_: str, version:
     before = client.state
     assert client.on(seen(type_, version)) == ()
     assert client.state == before
-
-
-def test_12_versions_are_compared_as_numbers() -> None:
-    client = Client(Start(), page("9"))
-    assert client.on(seen("ADDED", "10"))[-1] == Progress("10")
-
-
-def test_13_a_deletion_may_bear_an_old_version_but_moves_nothing() -> None:
-    client, left = watching(), seen("DELETED", "90")
-    assert client.on(left) == (Leave(left.record),)
-    assert client.fail(CUT) == (Watch("100"),)
 
 
 def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_to_know_of_it() -> None:
@@ -323,12 +174,6 @@ def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_
     assert client.on(Bookmark("99", complete=True)) == (Commit("99", restored=True), Report(None))
 
 
-def test_14_an_object_that_leaves_the_filter_may_return() -> None:
-    client, left, came = watching(), seen("DELETED", "101"), seen("ADDED", "102")
-    assert client.on(left) == (Leave(left.record), Progress("101"))
-    assert client.on(came) == (Put(came.record), Progress("102"))
-
-
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])
 def test_16_a_throttled_client_returns_when_the_server_asks_it_to(state: str) -> None:
     throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
@@ -340,44 +185,6 @@ def test_16_a_throttled_client_returns_when_the_server_asks_it_to(state: str) ->
     assert client.on(throttled)[-2:] == (Report(throttled), Wait(0, at_least=7.0))
     again = {"watch": Watch("100"), "page": more("more"), "initial": Watch("", initial=True)}[state]
     assert client.on(Due())[-1] == again
-
-
-def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
-    assert watching().fail(Refusal(429), 50) == (Watch("100"),)
-
-
-@pytest.mark.parametrize("code", [500, 503, 504])
-def test_17_a_failing_server_is_asked_again_less_and_less(code: int) -> None:
-    client = watching()
-    assert client.on(Refusal(code)) == (Report(Refusal(code)), Wait(0))
-    assert client.on(Due(), Refusal(code))[-1] == Wait(1)
-    assert client.on(Due()) == (Watch("100"),)
-
-
-@each_row("code", [0, 400, 422, 500, 504])
-def test_17_a_version_that_is_refused_for_ever_is_given_up(code: int) -> None:
-    client = watching()
-    assert client.fail(Refusal(code), PATIENCE_FAILURES) == (Watch("100"),)
-    assert client.fail(Refusal(code)) == (Begin(), List())
-
-
-def test_17_a_version_too_large_for_a_list_is_given_up_for_the_newest_that_there_is() -> None:
-    client = watching()
-    client.fail(GONE)
-    assert client.fail(Refusal(504, "Timeout")) == (Begin(), List(not_older_than="100"))
-    assert client.fail(Refusal(504, "Timeout")) == (Begin(), List())
-
-
-def test_18_a_garbled_answer_is_asked_for_again_and_then_everything_is_listed() -> None:
-    client = watching()
-    assert client.fail(GARBLED, PATIENCE_FAILURES) == (Watch("100"),)
-    assert client.fail(GARBLED) == (Begin(), List())
-
-
-def test_18_replays_before_the_senseless_line_do_not_hide_that_nothing_moves() -> None:
-    client, senseless = watching(), (Opened(), seen("MODIFIED", "100"), Bookmark("100"), GARBLED, Due())
-    assert client.on(*senseless * PATIENCE_FAILURES) == (Watch("100"),)
-    assert client.on(*senseless) == (Begin(), List())
 
 
 OUTSIDE = Lost("an object came that the selector does not select", outside=True)
@@ -402,48 +209,6 @@ def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_o
     assert client.on(Due()) == (Begin(), List())
 
 
-def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
-    client = Client(Start())
-    assert client.on(GARBLED) == (Abandon(), Report(GARBLED), Wait(0))
-    assert client.on(Due()) == (Begin(), List())
-
-
-@pytest.mark.parametrize("code", [403, 405])
-def test_21_a_missing_right_is_reported_at_once_retried_slowly_and_keeps_the_version(code: int) -> None:
-    client, refusal = watching(), Refusal(code, "Forbidden")
-    assert client.on(refusal) == (Report(refusal), Wait(0, slow=True))
-    assert client.on(Due()) == (Watch("100"),)
-    assert client.fail(refusal, 50) == (Watch("100"),)
-    assert client.on(Opened()) == (Report(None),)
-
-
-@each_row("code", [403, 404])
-@each_row("streaming", [False, True])
-def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(
-    code: int, streaming: bool
-) -> None:
-    client = Client(Start(), streaming=streaming)
-    assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))
-    assert client.state.known.streaming is streaming
-
-
-@pytest.mark.parametrize("code", [400, 422])
-def test_21_a_selector_that_is_refused_is_tried_slowly(code: int) -> None:
-    assert Client(Start()).on(Refusal(code))[-1] == Wait(0, slow=True)
-
-
-def test_21_a_kind_that_is_gone_is_listed_since_its_versions_mean_nothing_any_more() -> None:
-    assert watching().fail(Refusal(404)) == (Begin(), List(not_older_than="100"))
-
-
-def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
-    client = watching()
-    assert client.on(Refusal(401)) == (Report(Refusal(401)), Wait(0))
-    client.on(Due())
-    assert client.fail(Lost("no credentials")) == (Watch("100"),)
-    assert client.fail(Refusal(401), 50) == (Watch("100"),)
-
-
 def test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored() -> None:
     client = watching()
     client.fail(GONE)
@@ -452,70 +217,6 @@ def test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_resto
     assert client.on(page("40", A)) == (Put(A), Commit("40", restored=True), Watch("40"))
     assert client.on(seen("ADDED", "41", "c"))[-1] == Progress("41")
     assert client.state.known.floor == "41"
-
-
-@pytest.mark.parametrize("end", [Silent(), LIVED])
-def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the_version(end: Input) -> None:
-    client = watching()
-    client.on(CUT, Due())
-    assert client.fail(end, PATIENCE_FAILURES - 1) == (Watch("100"),)
-    for _ in range(3):
-        assert client.fail(end) == (Begin(), List()), "each time, until it says something"
-        client.on(page("100"))
-
-
-@pytest.mark.parametrize("end", [Silent(), LIVED])
-def test_24_a_server_that_confirms_the_version_may_be_silent(end: Input) -> None:
-    client = watching()
-    for _ in range(50):
-        client.on(Opened(), Bookmark("100"), end)
-        assert client.on(Due()) == (Watch("100"),)
-
-
-def test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then() -> None:
-    client = Client(Start(), page("100"))
-    for version in ("100", "120", "120"):
-        for _ in range(PATIENCE_FAILURES):
-            assert client.fail(Silent()) == (Watch(version),)
-        assert client.fail(Silent()) == (Begin(), List())
-        client.on(page("120"))
-
-
-def test_24_a_bookmark_of_the_past_confirms_nothing() -> None:
-    client = watching()
-    client.on(CUT, Due())
-    assert client.on(Bookmark("40")) == ()
-    assert client.state == Watching(Known(marked=True, floor="100", failures=1), "100")
-
-
-def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
-    client = watching()
-    for failures in range(20):
-        assert client.on(GONE)[-1] == Wait(failures)
-        client.on(Due(), page("100"))
-
-
-@pytest.mark.parametrize(("floor", "after"), [("90", "101"), ("100", "101"), ("500", "500")])
-def test_the_newest_version_seen_is_never_forgotten_for_an_older_one(floor: str, after: str) -> None:
-    """A server that was restored comes from behind, and nothing that it says makes what was seen before it
-    older."""
-    stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
-    assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)
-
-
-@each_row(
-    "client",
-    [
-        Client(Start()),
-        Client(Start(), page("100", A, then="1")),
-        Client(Start(), page("100"), Opened()),
-        Client(Start(), streaming=True),
-    ],
-    ids=["the first page", "a later page", "a watch", "an initial stream"],
-)
-def test_34_after_an_uncertain_field_the_next_request_waits_for_the_given_time(client: Client) -> None:
-    *_, wait = client.on(Lost("it is not certain", garbled=True, at_least=7.0))
-    assert wait == Wait(0, 7.0)
 
 
 def test_12_a_probe_that_counts_moves_a_watch_forward_and_hides_no_failure_of_it() -> None:

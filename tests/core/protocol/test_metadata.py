@@ -11,7 +11,6 @@ import pytest
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent, Unselected
 from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.index_spec import Indexed
@@ -44,39 +43,6 @@ def reader(projection: Projection = METADATA_ONLY, **options: Any) -> Reader:
     return Reader.of(RESOURCE, projection, **options)
 
 
-def page(kind: str, version: str, *items: Obj) -> bytes:
-    return dump({"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "9"}, "items": items})
-
-
-@each_row(
-    "received",
-    [PARTIAL, PARTIAL | {"metadata": MANAGED}, UNUSUAL, WHOLE, PARTIAL | {"spec": {"nodeName": "n1"}}],
-    ids=["usual", "with managedFields", "in another order", "the whole object", "more than metadata"],
-)
-def test_an_object_has_its_own_kind_and_its_metadata_alone(received: Obj) -> None:
-    record = reader().record(dump(received), kindless=False)
-    assert record.decode() == POD
-    assert (record.labels, record.version) == ({"app": "web"}, "5")
-
-
-def test_lists_and_watches_are_read_and_store_equal_bytes() -> None:
-    read = reader()
-    answer = read.page(page("PartialObjectMetadataList", "meta.k8s.io/v1", PARTIAL, UNUSUAL, WHOLE))
-    assert isinstance(answer, Page)
-    assert {record.data for record in answer.records} == {answer.records[0].data}
-    event = read.line(dump({"type": "MODIFIED", "object": PARTIAL}))
-    assert isinstance(event, Event)
-    assert event.record.data == answer.records[0].data == dump(POD)
-    mark = PARTIAL | {"metadata": {"resourceVersion": "12"}}
-    assert read.line(dump({"type": "BOOKMARK", "object": mark})) == Bookmark("12")
-
-
-def test_a_server_that_knows_no_metadata_sends_whole_objects() -> None:
-    answer = reader().page(page("PodList", "v1", {"metadata": MANAGED, "spec": {"nodeName": "n1"}}))
-    assert isinstance(answer, Page)
-    assert [record.decode() for record in answer.records] == [POD]
-
-
 @each_row(
     ("projection", "data"),
     [
@@ -89,11 +55,6 @@ def test_a_server_that_knows_no_metadata_sends_whole_objects() -> None:
 def test_metadata_is_accepted_only_if_it_was_requested(projection: Projection, data: bytes) -> None:
     with pytest.raises(Garbled):
         reader(projection).record(data, kindless=False)
-
-
-def test_a_list_of_metadata_is_accepted_only_if_it_was_requested() -> None:
-    with pytest.raises(Garbled):
-        reader(ALL).page(page("PartialObjectMetadataList", "meta.k8s.io/v1"))
 
 
 def is_accepted(sent: Sent, received: Obj) -> bool:
@@ -114,12 +75,6 @@ def test_fields_are_selected_by_the_server_alone_and_labels_are_compared() -> No
     assert not is_accepted(labelled, PARTIAL)
 
 
-def test_values_of_fields_are_those_of_whole_objects_and_unknown_of_others() -> None:
-    assert reader().record(dump(PARTIAL)).lost() == {}
-    assert reader().record(dump(UNUSUAL)).lost() == {}
-    assert reader().record(dump(WHOLE)).lost()["spec.nodeName"] == "n1"
-
-
 @each_row("received", [PARTIAL, UNUSUAL, WHOLE])
 def test_an_index_reads_metadata_alone_from_everything_that_is_received(received: Obj) -> None:
     indexed = Indexed("parts", function=lambda obj: [*obj, *obj["metadata"]])
@@ -128,14 +83,6 @@ def test_an_index_reads_metadata_alone_from_everything_that_is_received(received
     record = read.record(dump(received))
     assert sorted(record.indexed()["parts"]) == sorted([*POD, *METADATA])
     assert "annotations" not in record.decode()["metadata"]
-
-
-def test_a_transform_gets_metadata_alone() -> None:
-    seen: list[Obj] = []
-    projection = Projection.of(metadata_only=True, transform=lambda obj: seen.append(obj) or obj)  # type: ignore[func-returns-value]
-    for received in (PARTIAL, WHOLE):
-        assert reader(projection).record(dump(received)).decode() == POD
-    assert seen == [POD, POD]
 
 
 def test_of_an_object_outside_only_the_identity_must_be_readable() -> None:

@@ -8,19 +8,13 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import pager as paging
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.protocol.pager import (
-    BYTES_PER_PAGE,
-    ENDLESS_PAGES,
-    KEYS_PER_PAGE,
     MOST_PAGE_BYTES,
-    PAGE_BYTES,
-    PAGES_AT_ONCE,
     TOO_FEW_OBJECTS,
     Pager,
     PageSize,
     Paging,
 )
 from kopf_selectcache.core.store.record import Record
-from tests.rows import each_row
 
 
 def page(token: str, *keys: str, version: str = "100", size: int = 0) -> Page:
@@ -38,42 +32,6 @@ def turned(*pages: Page) -> Pager:
     for each in pages:
         pager = pager.turn(each)
     return pager
-
-
-def test_while_objects_come_in_the_order_of_servers_no_key_but_those_of_the_first_page_is_stored() -> None:
-    pager = turned(page("1", "a/x", "a/y"), page("2", "a-b/x", "b/a"), page("3", "b/b", "c/a"))
-    assert pager.seen == {"a/x", "a/y", "a-b/x", "b/a"}, "etcd has a-b/x before a/x"
-    assert pager.keys == 6
-    pager = turned(page("1", "a-b/x", "a/x"), page("2", "a/y", "b/a"))
-    assert (sorted(pager.seen), pager.keys, pager.greatest) == (["a-b/x", "a/x"], 4, "b/a")
-
-
-def test_objects_may_come_in_any_order() -> None:
-    keys = [f"ns/{number * 7919 % 1000:03}" for number in range(1000)]
-    pager = turned(*(page(str(start), *keys[start : start + 10]) for start in range(0, 1000, 10)))
-    assert (pager.keys, pager.is_paced) == (1000, False)
-
-
-def test_a_list_that_begins_again_is_noticed_at_its_first_page() -> None:
-    pages = [page(str(number), f"ns/{number:02}a", f"ns/{number:02}b") for number in range(20)]
-    with pytest.raises(Garbled) as caught:
-        turned(*pages).turn(page("again", "ns/00a", "ns/00b"))
-    assert caught.value.args == (ENDLESS_PAGES,)
-
-
-def test_a_list_that_goes_back_to_a_later_page_repeats_itself_once() -> None:
-    pages = [page(str(number), f"ns/{number:02}a", f"ns/{number:02}b") for number in range(20)]
-    again = turned(
-        *pages, *(page(f"again-{number}", f"ns/{number:02}a", f"ns/{number:02}b") for number in range(5, 20))
-    )
-    with pytest.raises(Garbled) as caught:
-        again.turn(page("again", "ns/05a", "ns/05b"))
-    assert caught.value.args == (ENDLESS_PAGES,)
-
-
-def test_the_last_page_may_be_any_one() -> None:
-    assert turned(page("1", "a/x"), page("", "a/x")).token == ""
-    assert turned(page("1", "a/x"), page("")).token == ""
 
 
 def test_a_list_has_limits_for_its_pages_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,54 +57,6 @@ def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> Non
         read()
     assert caught.value.args == (f"{TOO_FEW_OBJECTS}, for 10 s",)
     assert pauses == [0.5] * 20
-
-
-def test_after_its_last_page_a_list_has_no_pause() -> None:
-    lists = Paging({}, page_limit=500, patience=10.0)
-    lists.turn(page("more"))
-    assert lists.take_pause(0.0) == 0.25
-    lists.turn(page(""))
-    assert (lists.is_complete, lists.take_pause(1.0)) == (True, 0.0)
-
-
-def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
-    """Some aggregated servers keep the position themselves, and give each page the same token."""
-    assert (
-        turned(
-            page("same", "ns/1"), page("same", "ns/2"), page("same"), page("same", "ns/3"), page("", "ns/4")
-        ).pages
-        == 5
-    )
-    with pytest.raises(Garbled) as caught:
-        turned(page("same", "ns/1"), page("same", "ns/1"))
-    assert caught.value.args == (ENDLESS_PAGES,)
-
-
-@each_row(
-    ("each", "count"),
-    [(300_000, 3000), (880_000, 1000), (1_400_000, 400), (2_500_000, 300), (30_000_000, 300)],
-)
-def test_the_pages_of_large_objects_follow_each_other_without_a_pause(each: int, count: int) -> None:
-    lists, taken = Paging({}, page_limit=500, patience=120.0), 0
-    while not lists.is_complete:
-        number = min(int(lists.query["limit"]), count - taken)
-        if lists.size.most_bytes is not None and number * each > lists.size.most_bytes:
-            assert lists.size.shrink()
-            continue
-        taken += number
-        names = [f"ns/{taken - position:06}" for position in reversed(range(number))]
-        lists.turn(page("more" if taken < count else "", *names, size=number * each))
-        assert lists.take_pause(1.0) == 0.0
-
-
-def test_small_pages_after_large_ones_are_paced() -> None:
-    """A server that has sent a large object, and few small objects per page after it, gets one page without a
-    wait for each MB, and no more."""
-    pager, pages = Pager().turn(page("0", "ns/0", size=40 * BYTES_PER_PAGE)), 1
-    while not pager.is_paced:
-        pages += 1
-        pager = pager.turn(page(str(pages), f"ns/{pages:04}", size=200))
-    assert PAGES_AT_ONCE + 40 < pages <= PAGES_AT_ONCE + 40 + (PAGES_AT_ONCE + 40) // (KEYS_PER_PAGE - 1) + 1
 
 
 # ---- How large pages are.
@@ -177,59 +87,9 @@ def test_as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_tha
     assert limit(size) == 500
 
 
-def test_one_object_at_a_time_is_the_least_and_as_large_as_the_setting_allows() -> None:
-    size = PageSize(500)
-    size.learn(sized(10, 2 * PAGE_BYTES))
-    assert (limit(size), size.most_bytes) == (1, None)
-    size.learn(sized(1, 10 * PAGE_BYTES))
-    assert limit(size) == 1
-
-
-def test_a_small_page_is_no_reason_for_smaller_ones() -> None:
-    size = PageSize(500)
-    size.learn(sized(2, PAGE_BYTES // 2))
-    size.learn(page("more"))
-    assert limit(size) == 500
-
-
 def test_of_a_page_that_is_too_large_a_sixteenth_is_asked_for() -> None:
     size = PageSize(500)
     assert [(size.shrink(), limit(size)) for _ in range(3)] == [(True, 31), (True, 1), (False, 1)]
-
-
-def test_where_the_server_ignores_the_limit_a_page_may_be_as_large_as_the_setting_allows() -> None:
-    size = PageSize(2)
-    size.learn(sized(3, 10))
-    assert (limit(size), size.most_bytes) == (2, None)
-
-
-def test_a_page_of_a_later_list_that_follows_the_limit_is_bounded_again() -> None:
-    """Old API servers ignore the limit of relists that they answer from their watch cache, and follow that of
-    all other lists."""
-    size = PageSize(2)
-    size.learn(page("", "ns/a", "ns/b", "ns/c"))
-    size.learn(page("", "ns/a", "ns/b"))
-    assert size.most_bytes is None, "this list has no more objects, whatever the limit is"
-    size.learn(page("more", "ns/a", "ns/b"))
-    assert size.most_bytes == MOST_PAGE_BYTES
-
-
-def test_a_list_in_a_single_piece_has_no_limit() -> None:
-    size = PageSize(None)
-    assert (size.query, size.most_bytes, size.shrink()) == ({}, None, False)
-    size.learn(sized(10, 2 * PAGE_BYTES))
-    assert (size.query, size.most_bytes) == ({}, None)
-
-
-def test_the_limit_changes_within_the_continue_tokens_of_one_list() -> None:
-    lists = Paging(
-        {"labelSelector": "app=web"}, page_limit=500, patience=10.0, first={"resourceVersion": "7"}
-    )
-    assert lists.query == {"labelSelector": "app=web", "limit": "500", "resourceVersion": "7"}
-    lists.turn(sized(100, PAGE_BYTES // 20))
-    assert lists.query == {"labelSelector": "app=web", "limit": "20", "continue": "more"}
-    assert lists.size.shrink()
-    assert lists.query == {"labelSelector": "app=web", "limit": "1", "continue": "more"}
 
 
 def test_contract_8_answers_that_are_too_large_at_most_double_the_requests_of_a_list() -> None:

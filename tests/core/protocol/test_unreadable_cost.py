@@ -12,14 +12,11 @@ import msgspec
 import pytest
 
 from kopf_selectcache.core import json_text
-from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.json_text import Unscannable, is_deeper, outline
 from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.protocol.messages import Event, Page
+from kopf_selectcache.core.protocol.messages import Event
 from kopf_selectcache.core.store import projection
-from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
 from tests.rows import each_row
 
@@ -34,12 +31,6 @@ if sys.version_info >= (3, 12):
     # larger stack tries as well.
     ATTEMPTS.append(["MainThread", "selectcache"])
 READER = Reader("v1", "Pod")
-TRANSFORMING = Reader(
-    "v1",
-    "Pod",
-    Projection.of(drop=["status"], transform=lambda obj: obj),
-    indexes=(Indexed("node", path=("spec", "nodeName")),),
-)
 
 
 def written(value: bytes, *, managed: bytes = b"", said: bytes = b'"apiVersion":"v1","kind":"Pod",') -> bytes:
@@ -108,39 +99,6 @@ def test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once
     assert counts.decodes in ATTEMPTS
 
 
-def test_an_item_of_too_many_levels_is_scanned_once_and_decoded_once(counts: Counts) -> None:
-    obj = written(DEEP, said=b"")
-    page = READER.page(
-        b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % obj
-    )
-    assert isinstance(page, Page)
-    assert isinstance(page.records[0], UnreadableRecord)
-    assert counts.scans == [len(obj)]
-    assert counts.decodes in ATTEMPTS
-
-
-def test_where_a_part_is_dropped_an_object_of_too_many_levels_is_scanned_once_and_decoded_once(
-    counts: Counts,
-) -> None:
-    line = event(written(DEEP))
-    read = TRANSFORMING.line(line)
-    assert isinstance(read, Event)
-    assert isinstance(read.record, UnreadableRecord)
-    assert counts.scans == [len(line)]
-    assert counts.decodes in ATTEMPTS
-
-
-def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_thread_alone(
-    counts: Counts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: bytes) -> None:
-        raise RecursionError
-
-    monkeypatch.setattr(decoder, "_decode_usual", fail)
-    assert not isinstance(READER.record(written(b"[[1]]")), UnreadableRecord)
-    assert (counts.scans, counts.decodes) == ([], ["selectcache"])
-
-
 def test_no_thread_tries_data_certainly_too_deep_for_an_empty_stack(
     counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,61 +108,7 @@ def test_no_thread_tries_data_certainly_too_deep_for_an_empty_stack(
     assert counts.decodes == []
 
 
-@pytest.mark.parametrize(("value", "scans"), [(b'"\xff"', 0), (b'"\\q"', 1)])
-def test_an_object_with_a_value_that_the_decoder_refuses_is_decoded_once(
-    counts: Counts, value: bytes, scans: int
-) -> None:
-    read = READER.line(event(written(value)))
-    assert isinstance(read, Event)
-    assert isinstance(read.record, UnreadableRecord)
-    assert (len(counts.scans), counts.decodes) == (scans, ["MainThread"])
-
-
-def test_an_object_that_can_be_decoded_is_decoded_once_and_not_scanned(counts: Counts) -> None:
-    READER.line(event(written(b"[[1]]", managed=MANAGED)))
-    assert (counts.scans, counts.decodes) == ([], ["MainThread"])
-
-
-def test_a_refused_value_in_managed_fields_that_come_twice_does_not_make_the_object_unreadable() -> None:
-    read = READER.record(written(b"1", managed=MANAGED + b',"managedFields":[1e999]'))
-    assert read.decode()["spec"] == {"a": 1}
-
-
 # ---- The outline.
-
-
-def test_an_outline_has_the_objects_on_its_path_unless_a_later_value_or_an_escaped_key_stands_for_them() -> (
-    None
-):
-    found = outline(
-        b'{"type":"A","object":{"kind":"Pod","metadata":{"name":"a","name":"b"},"spec":[1e999]}}',
-        "object",
-        "metadata",
-    )
-    assert found.below is not None
-    assert found.below.below == ({"name": b'"b"'}, None)
-    assert found.below.members == {
-        "kind": b'"Pod"',
-        "metadata": b'{"name":"a","name":"b"}',
-        "spec": b"[1e999]",
-    }
-    for later in (b'"object":[{"metadata":{}}]', b'"object":null', b'"\\u006fbject":{}'):
-        found = outline(b'{"object":{"metadata":{"name":"a"}},%s}' % later, "object", "metadata")
-        assert found.below is None
-        assert found.members["object"] == later.partition(b":")[2]
-    twice = outline(
-        b'{"object":{"metadata":{"name":"a"},"kind":"A"},"object":{"uid":"u"}}', "object", "metadata"
-    )
-    assert twice.below == ({"uid": b'"u"'}, None)
-
-
-def test_metadata_under_an_escaped_key_are_found_and_refused_if_they_are_no_json() -> None:
-    obj = written(DEEP).replace(b'"metadata"', b'"m\\u0065tadata"')
-    assert READER.record(obj).name == "a"
-    with pytest.raises(Garbled):
-        READER.record(obj.replace(b'"uid":"u"', b'"uid":["u":1]'))
-    with pytest.raises(Garbled):
-        READER.record(obj.replace(b'"uid":"u"', b'["u"]'))
 
 
 # ---- Many tokens at once.

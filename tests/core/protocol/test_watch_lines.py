@@ -50,18 +50,6 @@ def test_a_bookmark_without_a_version_is_refused(object_: Any) -> None:
     garbled(PODS.line, event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", **object_}))
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"kind": "Node", "apiVersion": "v1"},
-        {"kind": "Pod", "apiVersion": "example.com/v1"},
-        {"apiVersion": "v1"},
-    ],
-)
-def test_a_bookmark_of_another_kind_or_group_is_refused(said: dict[str, str]) -> None:
-    garbled(PODS.line, event("BOOKMARK", said | {"metadata": {"resourceVersion": "999999"}}))
-
-
 SELECTING = Reader.of(
     Resource(builtin("pods"), "v1"),
     ALL,
@@ -127,11 +115,6 @@ def test_an_error_in_the_stream_is_a_refusal(status: dict[str, Any], refusal: Re
     )
 
 
-@each_row("type_", ["", "added", "SYNC", "x" * 10_000])
-def test_an_event_of_an_unknown_type_is_refused_in_few_words(type_: str) -> None:
-    assert len(garbled(PODS.line, event(type_, {"metadata": METADATA}))) < 200
-
-
 STATUS = {
     "kind": "Status",
     "apiVersion": "v1",
@@ -146,68 +129,7 @@ def test_a_status_may_stand_in_a_watch_by_itself() -> None:
     assert PODS.line(dump(STATUS)) == PODS.rest(dump(STATUS)) == Refusal(410, "Expired")
 
 
-@each_row(
-    "rest", [b"", dump(STATUS)[:-1], dump([STATUS]), event("ADDED", {"kind": "Pod", "metadata": METADATA})]
-)
-def test_any_other_data_after_the_last_newline_is_ignored(rest: bytes) -> None:
-    assert PODS.rest(rest) is None
-
-
-@each_row(
-    "line", [{"object": {}}, {"type": "ADDED"}, {"type": 1, "object": {}}, {"type": "ERROR", "object": [1]}]
-)
-def test_a_line_of_another_shape_is_refused(line: Any) -> None:
-    garbled(PODS.line, dump(line))
-
-
 # ---- Refusals of requests.
-
-
-def test_a_refusal_has_the_fields_of_the_status_but_the_code_of_the_answer() -> None:
-    status = {
-        "kind": "Status",
-        "code": 200,
-        "reason": "Forbidden",
-        "message": "no",
-        "metadata": {"continue": "fresh"},
-    }
-    assert read_refusal(403, dump(status)) == Refusal(403, "Forbidden", "no", None, "fresh")
-
-
-@each_row("data", [b"", b"<html>Bad Gateway</html>", b"[]", b"\xff", b'{"code":"x"}', b"[" * 100_000])
-def test_a_refusal_by_a_proxy_is_its_code(data: bytes) -> None:
-    assert read_refusal(502, data) == Refusal(502)
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        (30.5, 30.5),
-        (0.0, 0.0),
-        (None, 4.0),
-    ],
-)
-def test_the_header_says_how_long_to_wait_and_where_it_does_not_the_status(
-    header: float | None, seconds: float
-) -> None:
-    assert (
-        read_refusal(429, dump({"details": {"retryAfterSeconds": 4}}), retry_after=header).retry_after
-        == seconds
-    )
-
-
-def test_a_status_that_asks_to_wait_for_less_than_no_time_asks_for_nothing() -> None:
-    assert read_refusal(429, dump({"details": {"retryAfterSeconds": -4}})) == Refusal(429)
-
-
-def test_a_message_of_a_server_becomes_one_readable_line() -> None:
-    said = {
-        "kind": "Status",
-        "code": 403,
-        "reason": "For\nbidden",
-        "message": "first\r\n  second\x1b[31m\u2028third",
-    }
-    assert PODS.rest(dump(said)) == Refusal(403, "For bidden", "first second [31m third")
 
 
 @pytest.mark.parametrize("length", [MOST_SAID + 1, 2 * MOST_SAID, 2_000_000])
@@ -247,13 +169,6 @@ def test_wherever_the_chunks_are_cut_the_lines_are_the_same(end: bytes) -> None:
         assert [repr(PODS.line(line)) for line in found] == list(map(repr, expected))
 
 
-def test_byte_by_byte_the_lines_are_the_same() -> None:
-    lines = Lines()
-    assert [
-        line for byte in range(len(STREAM)) for line in lines.feed(STREAM[byte : byte + 1])
-    ] == STREAM.splitlines()
-
-
 def test_half_a_line_is_held_back() -> None:
     lines = Lines()
     assert list(lines.feed(b'{"whole":1}\n{"half"')) == [b'{"whole":1}']
@@ -261,14 +176,6 @@ def test_half_a_line_is_held_back() -> None:
     assert list(lines.feed(b":2}")) == []
     assert lines.rest == b'{"half":2}'
     assert list(lines.feed(b"\n")) == [b'{"half":2}']
-
-
-def test_lines_count_one_by_one_towards_the_limit() -> None:
-    lines = Lines(limit=10)
-    for _ in range(100):
-        assert list(lines.feed(b"12345\n6789")) != []
-        assert list(lines.feed(b"0\n")) == [b"67890"]
-    assert list(lines.feed(b"1234567890")) == []
 
 
 def endless(start: bytes, *, size: int = 7) -> str:

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.selection.field_values import OWN_FIELDS
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, find, parse_key
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, find
 from kopf_selectcache.core.selection.values import (
-    ALWAYS_EMPTY,
-    ANYTHING,
-    BOOLEAN,
-    INTEGER,
     NAME,
     NAMESPACE,
-    NAMESPACE_OR_NONE,
     NO_NAMESPACE,
-    SOMETHING,
 )
 from tests.rows import each_row
 
@@ -98,30 +92,6 @@ def test_a_key_of_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ...]
     assert find(key) is None
 
 
-@each_row("text", ["v1", "v10", "v1alpha1", "v2beta3"])
-def test_a_version_after_the_dot_is_no_group(text: str) -> None:
-    assert parse_key((f"things.{text}",)) == (None, text, "things")
-    assert parse_key((f"things.{text}.example.com",)) == ("example.com", text, "things")
-
-
-@each_row(
-    "text",
-    [
-        "v",
-        "1",
-        "vv1",
-        "v1beta",
-        "vbeta1",
-        "v1gamma1",
-        "v1beta1beta1",
-        "v1alphabeta1",
-        "example",
-    ],
-)
-def test_anything_else_after_the_dot_is_a_group(text: str) -> None:
-    assert parse_key((f"things.{text}.com",)) == (f"{text}.com", None, "things")
-
-
 def test_a_kind_is_its_own_key() -> None:
     kind = Kind.unknown("example.com", "Thing", "things")
     assert find(kind) is kind
@@ -146,11 +116,6 @@ def test_every_extractor_has_a_generated_field_label() -> None:
         assert own.keys() <= labels
 
 
-def test_every_kind_is_there_once_with_all_its_versions() -> None:
-    assert max(Counter((kind.group, kind.kind) for kind in BUILT_IN).values()) == 1
-    assert kind_of("resourceslices").versions == ("v1", "v1beta1", "v1beta2")
-
-
 def test_metadata_has_the_domains_of_the_scope() -> None:
     for kind in BUILT_IN:
         assert kind.fields["metadata.name"].domain is NAME
@@ -162,22 +127,6 @@ def test_metadata_has_the_domains_of_the_scope() -> None:
     assert {
         kind.kind for kind in BUILT_IN if kind.namespaced and "metadata.namespace" not in kind.fields
     } == {"PodCertificateRequest"}
-
-
-@each_row(
-    ("key", "label", "domain"),
-    [
-        ("pods", "spec.hostNetwork", BOOLEAN),
-        ("nodes", "spec.unschedulable", BOOLEAN),
-        ("jobs", "status.successful", INTEGER),
-        ("rc", "status.replicas", INTEGER),
-        ("pods", "status.phase", ANYTHING),
-        ("secrets", "type", SOMETHING),
-        ("pods", "status.podIPs", ALWAYS_EMPTY),
-    ],
-)
-def test_a_field_label_has_the_domain_of_its_type(key: str, label: str, domain: object) -> None:
-    assert kind_of(key).field(label).domain is domain
 
 
 def test_an_alias_is_the_same_dimension_and_any_other_field_label_its_own() -> None:
@@ -199,11 +148,6 @@ def test_a_field_label_that_the_kind_lacks_is_refused_with_those_it_has() -> Non
         str(caught.value)
         == "Node can't be selected by 'spec.podCIDR', only by metadata.name, spec.unschedulable"
     )
-
-
-def test_kinds_can_be_compared_and_stored_in_sets() -> None:
-    assert kind_of("pods") == kind_of("po") != kind_of("nodes")
-    assert len({kind_of("pods"), kind_of("po"), kind_of("nodes")}) == 2
 
 
 # ---- Values
@@ -312,23 +256,6 @@ def test_no_object_is_too_malformed_to_have_values(obj: dict[str, Any]) -> None:
         assert all(isinstance(text, str) for text in kind.values(obj).values())
 
 
-def test_a_value_of_the_wrong_type_counts_as_absent() -> None:
-    absent = kind_of("pods").values({})
-    broken: object
-    for broken in (None, [], "text", 7, True):
-        assert kind_of("pods").values({"spec": broken, "status": broken, "metadata": broken}) == absent
-    assert (
-        kind_of("pods").values(
-            {
-                "metadata": {"name": 7},
-                "spec": {"hostNetwork": "true", "nodeName": ["n"]},
-                "status": {"podIP": {}, "podIPs": ["10.0.0.1"]},
-            }
-        )
-        == absent
-    )
-
-
 # ---- Custom resources
 
 
@@ -362,29 +289,6 @@ def definition(*paths: str, scope: str = "Namespaced") -> dict[str, Any]:
 
 def custom(*paths: str) -> Kind:
     return Kind.custom(definition(*paths), "v1")
-
-
-def test_a_custom_resource_has_the_selectable_fields_of_its_version() -> None:
-    kind = custom(".spec.text", ".spec.tags.app")
-    assert list(kind.fields) == ["metadata.name", "metadata.namespace", "spec.text", "spec.tags.app"]
-    assert list(Kind.custom(definition(".spec.text"), "v1alpha1").fields) == [
-        "metadata.name",
-        "metadata.namespace",
-    ]
-    assert (kind.group, kind.kind, kind.plural, kind.namespaced, kind.versions) == (
-        "example.com",
-        "Thing",
-        "things",
-        True,
-        ("v1",),
-    )
-    assert kind.names == {"Thing", "things", "thing", "th"}
-    assert kind == custom(".spec.text", ".spec.tags.app")
-
-
-def test_a_custom_resource_without_namespaces_has_no_such_field_label() -> None:
-    kind = Kind.custom(definition(".spec.text", scope="Cluster"), "v1")
-    assert (list(kind.fields), kind.namespaced) == (["metadata.name", "spec.text"], False)
 
 
 @each_row(
@@ -429,32 +333,6 @@ def test_a_selectable_field_is_printed_as_it_is_and_absent_is_empty(written: obj
     assert custom(".spec.text").field("spec.text").value({"spec": {"text": written}}) == compared
 
 
-def test_a_custom_resource_has_no_defaults_but_those_in_its_object() -> None:
-    objects: list[dict[str, object]] = [{}, {"spec": None}, {"spec": {}}, {"spec": []}]
-    for obj in objects:
-        assert custom(".spec.flag", ".spec.whole").values(
-            {**obj, "metadata": {"name": "a", "namespace": "b"}}
-        ) == {"metadata.name": "a", "metadata.namespace": "b", "spec.flag": "", "spec.whole": ""}
-
-
-@each_row(
-    "path",
-    [
-        "",
-        ".",
-        "spec.text",
-        ".spec.*",
-        ".spec.a b",
-        ".spec.$x",
-        ".spec['a']",
-        ".spec.a}b",
-        ".a..b",
-    ],
-)
-def test_a_path_that_the_server_would_read_as_more_than_names_is_left_out(path: str) -> None:
-    assert list(custom(path).fields) == ["metadata.name", "metadata.namespace"]
-
-
 def broken_definitions() -> Iterator[dict[str, Any]]:
     whole = definition(".spec.text")
     yield {}
@@ -478,23 +356,3 @@ def broken_definitions() -> Iterator[dict[str, Any]]:
 def test_no_definition_is_too_malformed_to_be_read() -> None:
     for broken in broken_definitions():
         assert "metadata.name" in Kind.custom(broken, "v1").fields
-
-
-@pytest.mark.parametrize(
-    ("namespaced", "domain", "expected"),
-    [
-        (True, NAMESPACE, "apps"),
-        (False, NO_NAMESPACE, ""),
-        (None, NAMESPACE_OR_NONE, "apps"),
-    ],
-)
-def test_an_unknown_kind_has_the_fields_of_every_kind(
-    *, namespaced: bool | None, domain: object, expected: str
-) -> None:
-    kind = Kind.unknown("example.com", "Thing", "things", namespaced=namespaced)
-    assert list(kind.fields) == ["metadata.name", "metadata.namespace"]
-    assert kind.field("metadata.namespace").domain is domain
-    assert kind.values({"metadata": {"name": "a", "namespace": "apps"}}) == {
-        "metadata.name": "a",
-        "metadata.namespace": expected,
-    }

@@ -15,7 +15,6 @@ from kopf_selectcache.core.selection.regions import (
     Dimension,
     _common,
     box_of,
-    overlap,
     uncovered,
 )
 from tests.rows import each_row
@@ -51,31 +50,6 @@ def test_the_smallest_union_of_its_family_that_is_beyond_the_bound() -> None:
     with pytest.raises(TooManyBoxes, match=r"undecided after [\d,]+ boxes"):
         uncovered(*pigeons(holes=7, pigeons=8))
     assert uncovered(*pigeons(holes=7, pigeons=8), limit=10 * MAX_BOXES) is None
-
-
-def test_the_bound_counts_the_boxes_that_are_cut() -> None:
-    """Without y=q one box is left, of that without x=a one, and without x=b one, which x=c covers: three."""
-    request, union = box("x in (a,b,c),y"), [box("x=a,y!=q"), box("x=b,y!=q"), box("x=c,y!=q"), box("x,y=q")]
-    assert uncovered(request, union, limit=3) is None
-    with pytest.raises(TooManyBoxes):
-        uncovered(request, union, limit=2)
-
-
-def test_as_many_pigeons_as_holes_leave_a_witness() -> None:
-    witness = uncovered(*pigeons(holes=7, pigeons=7))
-    assert witness is not None
-    assert sorted(value for value in witness.values() if value is not None) == [
-        f"h{hole}" for hole in range(7)
-    ]
-
-
-def test_thousands_of_branches_are_no_matter_where_one_dimension_tells() -> None:
-    tenants = [box("app=web", namespaces=[f"tenant-{number}"]) for number in range(3_000)]
-    witness = uncovered(box(), tenants)
-    assert witness is not None
-    assert witness[Dimension("namespace")] not in {f"tenant-{number}" for number in range(3_000)}
-    assert uncovered(box("app=web,tier=gold", namespaces=["tenant-2999"]), tenants) is None
-    assert uncovered(box("app=web", namespaces=["tenant-7", "tenant-8"]), tenants) is None
 
 
 @each_row(
@@ -120,17 +94,6 @@ def test_thousands_of_branches_are_no_matter_where_one_dimension_tells() -> None
 )
 def test_the_point_that_is_left_is_the_clearest(request_: Box, branches: list[Box], expected: object) -> None:
     assert uncovered(request_, branches) == expected
-
-
-def test_requirements_that_everything_satisfies_are_no_part_of_a_box() -> None:
-    assert box("", "metadata.name!=") == {}
-    assert box("", "metadata.name!=a/b") == {}
-
-
-def test_overlap() -> None:
-    assert overlap(box("a=1"), box("b=2")) == box("a=1,b=2")
-    assert overlap(box("a in (1,2)"), box("a in (2,3)")) == box("a=2")
-    assert overlap(box("a=1"), box("a=2")) is None
 
 
 def test_requirements_on_one_key_are_intersected_in_pairs() -> None:
