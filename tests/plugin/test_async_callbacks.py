@@ -78,12 +78,6 @@ def test_20_an_async_callback_is_refused_wherever_kopf_calls_one(callback: str) 
         checked(declaring(nodes=""), registered(callback, later))
 
 
-@pytest.mark.parametrize("callback", [each for each in CALLBACKS if "when" in each])
-def test_20_callbacks_that_are_not_async_are_accepted(callback: str) -> None:
-    for fn in (now, partial(now, extra=1), kopf.all_([now, kopf.not_(now)]), with_cache(now)):
-        assert checked(declaring(nodes=""), registered(callback, fn)) is not None
-
-
 def test_20_an_operator_without_caches_is_warned_of_an_async_when(caplog: pytest.LogCaptureFixture) -> None:
     settings = kopf.OperatorSettings()
     with caplog.at_level(logging.WARNING):

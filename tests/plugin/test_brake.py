@@ -528,13 +528,3 @@ def test_17_the_memory_of_calls_is_bounded() -> None:
     assert chains.steps((KEY, "1"))
     chains.forget_old(clock.now + LONGEST_PAUSE_SECONDS + QUIET_SECONDS + 1)
     assert not any(chains.steps((KEY, str(number))) for number in range(MOST_CHANGES + 1))
-
-
-def test_17_a_departure_is_a_change_that_a_deletion_has_caused() -> None:
-    chains = Chains()
-    step = (Brake("Reconciler 'follow'", "webapps.example.com", Clock(), chains), KEY)
-    target = WriteTarget("pods", "shop", "web", "")
-    deletion = Written(target, "web", "uid", "8", is_deletion=True, found=frozenset(), left=frozenset())
-    chains.note(deletion, step, [], 0.0)
-    assert chains.steps((Key("web", namespace="shop"), "")) == {step}
-    assert not chains.steps((Key("other", namespace="shop"), ""))

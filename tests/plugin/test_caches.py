@@ -80,15 +80,6 @@ class TestReads:
             assert cache.list("configmaps") == []
         await nothing_left(before)
 
-    async def test_their_requests_have_the_limits_of_their_settings(self, other: EmbeddedCluster) -> None:
-        settings = SelectCacheSettings(request_timeout=7.0, max_page_bytes="20Mi", gzip=False)
-        async with (ours := Caches(WEB, settings=settings, login=credentials(other))):
-            runtime: Any = ours._runtime
-            assert runtime.transport._request_timeout == 7.0
-            assert runtime.transport._list_headers == {"Accept-Encoding": "identity"}
-            assert runtime.transport._max_bytes == 20 * 1024**2
-            assert runtime.transport._connect_timeout is None
-
     async def test_options_that_are_not_assigned_are_those_of_kopf(self, other: EmbeddedCluster) -> None:
         """As of the operator in whose code they start."""
         kopfs, settings = kopf.OperatorSettings(), SelectCacheSettings()
@@ -225,17 +216,6 @@ class TestStart:
         may_end.set()
         async with ours as cache:
             await cache.wait_synced()
-
-    async def test_stop_ends_a_start_that_is_about_to_return(self, other: EmbeddedCluster) -> None:
-        before = asyncio.all_tasks()
-        ours = Caches(WEB, login=credentials(other))
-        start = asyncio.create_task(ours.start())
-        while not ours.informers:  # Stopped in just that cycle.  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        await ours.stop()
-        with pytest.raises(ReadError, match=r"stop\(\) was called"):
-            await start
-        await nothing_left(before)
 
     async def test_a_start_that_is_cancelled_leaves_nothing(self, other: EmbeddedCluster) -> None:
         before = asyncio.all_tasks()

@@ -11,10 +11,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError
 from kopf_selectcache.plugin.on import (
-    change_handlers,
-    change_handlers_of,
     check_change_handlers,
-    undeclared_change_handlers,
 )
 from kopf_selectcache.testing import FakeCache
 from tests.kopf_operators import declaring, started
@@ -35,10 +32,10 @@ def test_a_handler_that_would_never_be_called_is_refused_at_the_start(
 ) -> None:
     options = {"kind": "secrets"} | options
 
-    @selectcache.on.change(options.pop("kind"), registry=registry, **options)
+    @selectcache.on.change(options.pop("kind"), registry=registry, id="the-one", **options)
     async def follow(**_: Any) -> None: ...
 
-    with pytest.raises(DeclarationError):
+    with pytest.raises(DeclarationError, match="the-one"):
         started(registry, declaring(**declared))
 
 
@@ -125,21 +122,6 @@ def test_a_value_that_cannot_be_a_handler_is_refused(registry: kopf.OperatorRegi
         decorate(selectcache.with_cache(lambda **_: None))
 
 
-def test_a_handler_says_which_objects_it_wants(registry: kopf.OperatorRegistry) -> None:
-    async def follow(**_: Any) -> None: ...
-
-    selectcache.on.change("pods", registry=registry)(follow)
-    selectcache.on.change("pods", registry=registry, labels="app=web", where={"spec.x": 1})(follow)
-    every, some = change_handlers(registry)
-    assert list(change_handlers_of("v1/pods", registry, ["v1/pods"])) == [every, some]
-    assert list(change_handlers_of("secrets", registry, ["v1/pods", "secrets"])) == []
-    assert list(undeclared_change_handlers(registry, ["v1/pods"])) == []
-    assert list(undeclared_change_handlers(registry, ["secrets"])) == [every, some]
-    assert every.condition == ""
-    assert some.condition.startswith("labels=")
-    assert "spec.x" in some.condition
-
-
 @pytest.mark.parametrize("key", ["secrets", "wa", "webapps.example.org", "example.com/v2/webapps"])
 def test_a_kind_that_is_not_declared_may_be_declared_later(registry: kopf.OperatorRegistry, key: str) -> None:
     @selectcache.on.change(key, registry=registry, labels="app=web", namespace="shop")
@@ -189,24 +171,6 @@ def test_the_kind_must_be_given(registry: kopf.OperatorRegistry) -> None:
         selectcache.on.change(lambda **_: None, registry=registry)  # type: ignore[arg-type]  # The mistake.
     with pytest.raises(DeclarationError):
         cast("Any", selectcache.on).change("apps", "v1", "deployments")
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"labels": "app=web,app=db"}, selectcache.errors.ConflictingSelectors),
-        ({"fields": "spec.nope=1"}, selectcache.errors.NotSelectable),
-        ({"namespace": "shop"}, DeclarationError),
-    ],
-)
-def test_errors_at_the_start_name_the_handler(
-    registry: kopf.OperatorRegistry, options: Any, error: type[Exception]
-) -> None:
-    @selectcache.on.change("nodes", registry=registry, id="the-one", **options)
-    async def follow(**_: Any) -> None: ...
-
-    with pytest.raises(error, match="the-one"):
-        check_change_handlers(registry, {"nodes": selectcache.Selector()})
 
 
 def test_there_is_one_decorator() -> None:

@@ -142,34 +142,6 @@ async def test_15_a_failing_handler_is_called_again_with_the_changes_since_then(
 
 
 @pytest.mark.parametrize(
-    ("options", "calls"),
-    [
-        ({"retries": 1}, 1),
-        ({"errors": kopf.ErrorsMode.PERMANENT}, 1),
-        ({"errors": kopf.ErrorsMode.IGNORED}, 1),
-        ({"retries": 3, "backoff": 0.01}, 3),
-    ],
-)
-async def test_the_options_of_kopf_limit_its_calls(
-    registry: kopf.OperatorRegistry, options: Any, calls: int
-) -> None:
-    seen: list[str] = []
-
-    @selectcache.on.change("secrets", registry=registry, **options)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-        if name == "a":
-            raise RuntimeError("never")
-
-    async with operating(registry, secret("a", app="web")) as cluster:
-        await until(lambda: seen.count("a") == calls)
-        cluster.create(secret("b", app="web"))
-        await until(lambda: "b" in seen)
-        cluster.patch(secret("a"), labelled(tier="gold"))
-        await until(lambda: seen.count("a") == calls + 1)
-
-
-@pytest.mark.parametrize(
     ("options", "seen"),
     [
         ({"initial": False}, ["b entered", "a updated", "a deleted"]),

@@ -246,12 +246,6 @@ def test_9_a_handler_without_a_cache_is_advised_to_be_decorated(registry: kopf.O
     in_operator(main)
 
 
-def test_9_outside_handlers_the_error_of_current_points_to_cache_of() -> None:
-    with pytest.raises(ReadError, match="only works in a handler") as caught:
-        WebApp().pods()
-    assert "cache_of(settings)" in caught.value.remedy
-
-
 # Where startup fails, Kopf leaves coroutines that it has not started to the garbage collector.
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited:RuntimeWarning"

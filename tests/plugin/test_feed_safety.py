@@ -22,7 +22,7 @@ from kopf_selectcache.plugin.feed_safety import (
 )
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
-from tests.kopf_operators import NARROWS, without_selectors
+from tests.kopf_operators import NARROWS
 
 Register = Callable[[kopf.OperatorRegistry], object]
 
@@ -385,10 +385,6 @@ def test_20_without_the_selector_the_proposed_lines_have_the_handlers_fed(narrow
     said = decided(handles(), filter_="app=web", settings=settings)
     assert said.endswith(", and write in the decorator of 'web': labels={'app': 'web'}")
     assert decided(handles(labels={"app": "web"}), filter_="app=web") == ""
-
-
-def test_a_kopf_without_selectors_has_none_that_forbid_feeding() -> None:
-    assert decided(handles(), settings=without_selectors(kopf.OperatorSettings())) == ""
 
 
 def test_one_watch_false_turns_feeding_off() -> None:

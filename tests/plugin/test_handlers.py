@@ -143,52 +143,6 @@ async def test_each_shape_of_function_is_called_and_keeps_its_id(
     assert only(registry._changing).id == named.__qualname__
 
 
-async def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    @kopf.on.create("pods", param="mine", registry=registry)
-    @with_cache
-    async def create(**kwargs: Any) -> str:
-        passed.update(kwargs)
-        return "the result"
-
-    passed: dict[str, Any] = {}
-    async with launched(declaring(), Cluster()):
-        assert await called(only(registry._changing), changing()) == "the result"
-        assert {
-            "cache",
-            "body",
-            "patch",
-            "param",
-            "retry",
-            "started",
-            "runtime",
-            "logger",
-            "memo",
-        } <= set(passed)
-        assert passed["param"] == "mine"
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_daemons_get_the_stopper_of_their_own_kind(
-    is_async: bool, registry: kopf.OperatorRegistry
-) -> None:
-    given: list[Any] = []
-
-    def daemon(stopped: Any, **_: Any) -> None:
-        given.append(stopped)
-
-    async def async_daemon(stopped: Any, **_: Any) -> None:
-        given.append(stopped)
-
-    kopf.daemon("pods", registry=registry)(with_cache(async_daemon if is_async else daemon))
-    async with launched(declaring(), Cluster()):
-        cause = spawned()
-        expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
-        await called(only(registry._spawning), cause)
-        assert given == [expected]
-
-
 async def test_a_cancelled_handler_ends_with_its_thread_and_not_before(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -312,13 +266,3 @@ async def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
         assert list(map(type, errors)) == [kopf.TemporaryError, kopf.AdmissionError]
         await selectcache.Cache(operator.runtime).declare("nodes", "")
         assert await called(only(registry._changing), changing()) == "ran"
-
-
-def test_a_handler_that_kopf_has_already_is_not_decorated_anew() -> None:
-    before = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
-    try:
-        with pytest.raises(DeclarationError):
-            with_cache(kopf.on.create("pods")(lambda **_: None))
-    finally:
-        kopf.set_default_registry(before)

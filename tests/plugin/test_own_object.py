@@ -3,7 +3,6 @@ Kopf knows."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -230,20 +229,6 @@ async def test_a_daemon_reads_its_own_object_as_it_is_by_then(
     async with launched(declaring(pods=""), Cluster(pod("web-1"))) as operator:
         await operator.gate(None, None)
         assert await called(only(registry._spawning), cause) == [{"web-1": "20"}, {"web-1": "21"}]
-
-
-@NARROWS
-@pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
-async def test_daemons_and_timers_of_an_object_that_may_have_left_read_the_stream(
-    decorator: Any, registry: kopf.OperatorRegistry
-) -> None:
-    """They outlive their object's stay in the selector, with its last body."""
-    decorator("pods", registry=registry)(with_cache(versions))
-    async with launched(narrowed_by_label(), Cluster(pod("web-1", app="web"))) as operator:
-        await operator.gate(None, None)
-        assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {
-            "web-1": "5"
-        }
 
 
 def test_9_without_selectors_each_deletion_is_one() -> None:

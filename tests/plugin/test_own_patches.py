@@ -17,7 +17,6 @@ from kopf_selectcache.plugin.patches import (
     OwnPatches,
     Write,
     merged,
-    stored_part,
 )
 from kopf_selectcache.reactions.predicates import predicate_of
 from kopf_selectcache.selectors.object_key import Key
@@ -140,12 +139,6 @@ def test_few_patches_are_remembered(own: Patches) -> None:
     for version in range(2, 4 + MOST_WRITES):
         own.patched(version, {"status": {"ready": version}})
     assert own.admits(updated(obj(1), obj(2, status={"ready": 2})))
-
-
-def test_the_stored_part_of_a_patch() -> None:
-    patch = {"metadata": {"labels": {"a": "b"}}, "status": {"ready": 1, "log": {}}, "spec": {"x": {"y": 1}}}
-    stored = stored_part(patch, lambda path: path[0] == "status" and path[-1] != "log")
-    assert stored == {"status": {"ready": 1}}
 
 
 def test_a_patch_that_removes_a_field_explains_its_removal(own: Patches) -> None:

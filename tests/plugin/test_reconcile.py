@@ -133,23 +133,6 @@ async def test_functions_of_a_patch_meet_the_object_that_they_have_seen(
     assert len(calls) <= 3
 
 
-async def test_the_change_of_another_that_comes_with_an_own_one_calls_the_reconciler(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    seen: list[Any] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def count(spec: Any, patch: kopf.Patch, **_: Any) -> None:
-        seen.append(spec.get("size"))
-        patch.status["count"] = len(seen)
-
-    async with serving(app()) as cluster, operated(registry, cluster):
-        await until(lambda: cluster.get(app()).get("status") == {"count": 1})
-        cluster.patch(app(), {"spec": {"size": 1}})
-        await until(lambda: cluster.get(app()).get("status") == {"count": 2})
-    assert seen == [None, 1]
-
-
 @pytest.mark.parametrize("by_function", [True, False])
 async def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool
@@ -220,22 +203,6 @@ async def test_errors_are_those_of_kopf(registry: kopf.OperatorRegistry) -> None
         cluster.patch(app("web"), {"spec": {"good": True}})
         await until(lambda: len(calls) == 6)
         assert calls[4:] == [("final", 0), ("web", 0)]
-
-
-async def test_a_patch_that_the_server_refuses_is_repeated(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    calls: list[str] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def fail(name: str, patch: kopf.Patch, **_: Any) -> None:
-        calls.append(name)
-        if len(calls) < 3:
-            patch.status["count"] = "no number"
-
-    async with serving(app()) as cluster, operated(registry, cluster):
-        await until(lambda: len(calls) == 3)
-    assert "A patch was not applied: a patch of Reconciler " in caplog.text
 
 
 # ---- Departures.

@@ -16,7 +16,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
+from kopf_selectcache import ReadError, Selector, cache_of
 from kopf_selectcache.cache.blocking import ThreadWaits
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
@@ -262,28 +262,6 @@ def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not(
         ThreadWaits().run(asyncio.Event().wait, loop)
 
 
-async def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    """Kopf knows nothing of them; the process would wait for them at its end."""
-    waiting = Waiting()
-    ended = threading.Event()
-
-    @kopf.on.event("pods", registry=registry)
-    @with_cache
-    async def start(cache: Any, **_: Any) -> None:
-        def run() -> None:
-            with pytest.raises(ReadError):
-                waiting(cache)
-            ended.set()
-
-        threading.Thread(target=run, daemon=True).start()
-
-    async with operating(registry, Cluster(pod()), settings=declaring(pods="")):
-        await waiting.waits()
-    assert await asyncio.to_thread(ended.wait, 60)
-
-
 async def test_the_changes_that_a_daemon_follows_end_when_it_is_stopped(
     registry: kopf.OperatorRegistry,
 ) -> None:
@@ -338,19 +316,6 @@ def test_an_async_wait_ends_when_its_daemon_is_stopped(
         "this wait was ended, because its daemon is being stopped"
     ] * 2
     assert not caplog.records
-
-
-async def test_the_error_of_an_async_daemon_that_is_not_stopped_is_raised(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    @kopf.daemon("pods", registry=registry)
-    @with_cache
-    async def read(cache: Any, **_: Any) -> None:
-        cache.get("nodes", "a")
-
-    async with launched(declaring(pods=""), Cluster(pod())):
-        with pytest.raises(NotDeclared):
-            await called(only(registry._spawning), spawned())
 
 
 def test_2_a_call_whose_handler_was_cancelled_in_the_queue_of_threads_is_not_begun() -> None:

@@ -85,10 +85,6 @@ def test_20_an_option_that_is_given_its_default_is_a_difference() -> None:
         started(WEB, module("whole", "select['pods'] = Cached('app=web', drop=[])"))
 
 
-def test_20_two_handlers_may_declare_the_same() -> None:
-    assert started(WEB, module("other", "select['pods'] = {'app': 'web'}"))["pods"] == Selector("app=web")
-
-
 def test_20_a_handler_may_declare_a_kind_again_and_so_may_its_retry() -> None:
     names = iter(["c", "d"])
 
