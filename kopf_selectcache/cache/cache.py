@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
-from kopf_selectcache._errors import IN_CALLBACK, IN_SYNC_HANDLER, ReadError
+from kopf_selectcache._errors import IN_CALLBACK, IN_SYNC_HANDLER, ReadError, require
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
@@ -333,7 +333,8 @@ class Cache(AnyCache):
         With `at_least=` they are those of a version or later: the iterator waits for it.
         """
         request = self._access.requests.several("changes", kind, options)
-        return changes.changes(self._access, request, initial=initial, waits=self._waits)
+        require(isinstance(initial, bool), ReadError, "cache.changes()", "initial", initial, "True or False")
+        return changes.follow(self._access, request, initial=initial, waits=self._waits)
 
     @awaited
     async def wait_deleted(

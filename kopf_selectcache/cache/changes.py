@@ -234,14 +234,6 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
     return None if match == Match() else match
 
 
-def changes(
-    access: Access, request: Request, *, initial: bool, waits: ThreadWaits | None = None
-) -> AsyncIterator[Change]:
-    """Return an iterator of the changes of the requested objects."""
-    require(isinstance(initial, bool), ReadError, "cache.changes()", "initial", initial, "True or False")
-    return follow(access, request, initial=initial, waits=waits)
-
-
 async def follow(
     access: Access,
     request: Request,

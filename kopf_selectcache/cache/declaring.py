@@ -384,8 +384,7 @@ async def _plan(
     cached = cached.replaced(divided=runtime.division.why_divided(key, cached))
     resource = await resource_of(runtime, request)
     namespaces = runtime.namespaces_for(key, cached.filter)
-    timeout = runtime.settings.sync_timeout if request.timeout is None else request.timeout
-    async with runtime.namespaces.known(cached.chosen_filter, timeout=timeout):
+    async with runtime.namespaces.known(cached.chosen_filter, timeout=_timeout_of(runtime, request)):
         labelled: dict[LabelSelector, Collection[str]] = {
             label: [each for each in names if not cached.divided or runtime.division.serves(each)]
             for label, names in runtime.namespaces.sets(cached.chosen_filter).items()

@@ -366,15 +366,9 @@ class Memory:
         if self.own_writes:
             lines.append(f"  {self.own_writes:,} own writes that the watch has not reported yet")
         lines.append(f"  {self.records:,} bytes for names, uids and versions{self._apiece(self.records)}")
-        return "\n".join(
-            [
-                *lines,
-                *(
-                    f"  {size:,} bytes for the {in_words(by)}{self._apiece(size)}"
-                    for by, size in self.indexes.items()
-                ),
-            ]
-        )
+        for by, size in self.indexes.items():
+            lines.append(f"  {size:,} bytes for the {in_words(by)}{self._apiece(size)}")
+        return "\n".join(lines)
 
     def _apiece(self, size: int) -> str:
         return f": {size / self.objects:,.0f} an object" if self.objects else ""

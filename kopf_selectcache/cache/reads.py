@@ -245,7 +245,6 @@ class _Pin(NamedTuple):
     """One kind, as it was when the snapshot was opened."""
 
     snapshot: Snapshot
-    version: str
     reached: str
     """The version that its streams are known to have reached: as new, or newer."""
     lists: tuple[str, ...]
@@ -269,7 +268,7 @@ def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
             body = copy(opened.body)  # That of a daemon changes.
             pinned = replace(opened, store=store, own_writes=own_writes, body=body)
             has_one_epoch = state.union.has_one_epoch
-            return _Pin(pinned, store.version, reached, lists, store.count(), age, at, has_one_epoch)
+            return _Pin(pinned, reached, lists, state.store.count(), age, at, has_one_epoch)
 
 
 class _PinnedAccess(Access):
@@ -313,7 +312,7 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
         lists = lists_of(informer)
         is_restored = (
             not pin.has_one_epoch
-            or is_older(informer.state.store.version, pin.version)
+            or is_older(informer.state.store.version, pin.snapshot.store.version)
             or (lists != pin.lists and any(is_older(each, pin.reached) for each in lists))
         )
         if is_restored or is_newer(request.at_least.version, pin.reached):
@@ -338,7 +337,7 @@ class PinnedReads(Reads):
         self._kinds = {_name_of(kind): kind for kind in kinds}
         self._unpinned = access
         self._class_of_cache = cache
-        self._access = self._pinned = _PinnedAccess(access, ", ".join(self._kinds))
+        self._access: _PinnedAccess = _PinnedAccess(access, ", ".join(self._kinds))
         self._opened: _Open | None = None
         self.versions = MappingProxyType({})
 
@@ -349,9 +348,9 @@ class PinnedReads(Reads):
             informer = informer_of(access.runtime, request)
             with Counted(informer, request):
                 pins[informer] = pin = _pin(access, informer, request)
-            versions[name] = pin.version
+            versions[name] = pin.snapshot.store.version
         self.versions = MappingProxyType(versions)
-        self._pinned.pins = pins
+        self._access.pins = pins
         (informer, pin), *_ = pins.items()
         objects = sum(each.objects for each in pins.values())
         self._opened = _Open(", ".join(versions), caller(), objects, pin.at, informer.environment)
@@ -361,7 +360,7 @@ class PinnedReads(Reads):
     def __exit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        self._pinned.close()
+        self._access.close()
         _snapshots_of(self._unpinned.runtime).discard(self._opened)
 
     if not TYPE_CHECKING:  # Checkers report attributes that there are not, and an `async with`.

@@ -200,9 +200,8 @@ class Late(NamedTuple):
 
 
 class UnknownDeclaration(NamedTuple):
-    """A call whose kind or filter is not written out."""
+    """A call of `cache.declare` whose kind or filter is not written out."""
 
-    call: str
     where: str
     key: KindKey | None = None
     """The kind, if that is written out."""
@@ -293,7 +292,7 @@ def declarations_in(
     >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
     [('v1/pods', Selector(labels='app=web', namespaces=['shop']), 'web.py, line 1')]
     >>> list(declarations_in(ast.parse("cache.declare('pods', chosen, replace=True)"), 'web.py'))
-    [UnknownDeclaration(call='declare', where='web.py, line 1', key='pods')]
+    [UnknownDeclaration(where='web.py, line 1', key='pods')]
     """
     for node in declare_calls_in(tree):
         where, written = f"{file}, line {node.lineno}", None
@@ -309,7 +308,7 @@ def declarations_in(
         except DeclarationError as error:
             raise CommandError.of(error, f"{where}: ", code=PROBLEM) from error
         except ValueError:
-            yield UnknownDeclaration(method_of(node), where, written)
+            yield UnknownDeclaration(where, written)
 
 
 def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[SecondCache | Unseen]:
@@ -362,11 +361,6 @@ def _filter_in(node: ast.expr | None, names: Names | None) -> Any:
             case ast.JoinedStr() | ast.BinOp(left=ast.Constant(value=str()) | ast.JoinedStr()):
                 return EVERYTHING
         raise
-
-
-def method_of(call: ast.Call) -> str:
-    """Return the name of the method that is called."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def _value(node: ast.expr | None, names: Names | None = None) -> Any:

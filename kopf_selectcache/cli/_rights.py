@@ -134,8 +134,8 @@ class Needs:
                     rights += await self._of_cache(each.key, cached, each.where)
             elif not each.is_named_by(named):
                 self._unknown(
-                    f"The kind or the filter of cache.{each.call} in {each.where}, is not written out. Give"
-                    " them with --kind and --filter."
+                    f"The kind or the filter of cache.declare in {each.where}, is not written out. Give them"
+                    " with --kind and --filter."
                 )
         return rights + await self._of_second_caches()
 

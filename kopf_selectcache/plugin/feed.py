@@ -232,8 +232,8 @@ class Feed:
                             number += 1
                             if not number % EVENTS_PER_TURN:
                                 await asyncio.sleep(0)
-                        if self._is_interrupted:
-                            break
+                        if self._queue.is_full or self._watcher.paused.is_on():
+                            break  # The present objects must be looked at before the next event.
         finally:
             end()
             for task in tasks:
@@ -379,11 +379,6 @@ class Feed:
         del self._gained[:number]
 
     # ---- Waiting.
-
-    @property
-    def _is_interrupted(self) -> bool:
-        """True if the present objects must be looked at before the next event."""
-        return self._queue.is_full or self._watcher.paused.is_on()
 
     @property
     def _is_known(self) -> bool:

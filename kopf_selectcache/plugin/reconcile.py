@@ -641,13 +641,12 @@ def _lasting_verdict(filter_: Branches, domains: Kind | None) -> str | None:
 
 def _lasting(filter_: Branches) -> Branches:
     """Return a filter with nothing but names and namespaces, which an object cannot change."""
-    return AnyOf(list(dict.fromkeys(_without_labels(filter_.branches))))
-
-
-def _without_labels(branches: Collection[Selector]) -> Iterator[Selector]:
-    for each in branches:
+    lasting = dict[Selector, None]()
+    for each in filter_.branches:
         terms = tuple(term for term in each.terms if term.label in ("metadata.name", "metadata.namespace"))
-        yield make_selector(None, FieldSelector(terms) if terms else None, each.names, each.namespaces)
+        fields = FieldSelector(terms) if terms else None
+        lasting[make_selector(None, fields, each.names, each.namespaces)] = None
+    return AnyOf(list(lasting))
 
 
 def _require_no_handler(

@@ -292,18 +292,15 @@ class ReconcileCalls(HandlerCalls):
             present = None if body is None else body.metadata.uid
             if present != uid:
                 departure.is_gone = departure.is_gone or present is not None
-                if self._handler.deleted and (departure.is_gone or await self._is_gone(key, uid)):
-                    departure.is_gone = True
+                if self._handler.deleted and not departure.is_gone:  # It may exist, outside of the filter.
+                    departure.is_gone = await Cache(self._runtime).is_deleted(self._kind, key, uid=uid)
+                if self._handler.deleted and departure.is_gone:
                     again = await self._call(key, uid, departure.body, run)
                     if again is not None:
                         return again
                 self._memos.release(uid)
             record.forget_departure(uid)
         return None
-
-    async def _is_gone(self, key: Key, uid: str) -> bool:
-        """Ask the server: an object that has left the filter may still exist."""
-        return await Cache(self._runtime).is_deleted(self._kind, key, uid=uid)
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""

@@ -247,7 +247,6 @@ _SEVERAL = re.compile(r"(?P<what>list|dict)[\[(](str, *)?(?P<item>.+)[\])]", re.
 class Model(NamedTuple):
     """The parts of the name of a model: `EventsV1Event` has the beginning of the group as well."""
 
-    name: str
     group: str | None
     version: str
     kind: str
@@ -384,14 +383,9 @@ def _model(given: type) -> Model | None:
     for base in given.__mro__:
         if _is_of_kubernetes(base):
             if (found := _NAME.fullmatch(base.__name__)) is None:
-                return Model(base.__name__, None, "", "")
+                return Model(None, "", "")
             group = found["group"]
-            return Model(
-                base.__name__,
-                group.lower() if group is not None else None,
-                f"v{found['version']}",
-                found["kind"],
-            )
+            return Model(group and group.lower(), f"v{found['version']}", found["kind"])
     return None
 
 

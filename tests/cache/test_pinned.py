@@ -161,7 +161,7 @@ def test_a_read_that_a_snapshot_does_not_have_is_answered_with_the_one_to_use() 
 def test_11_a_snapshot_keeps_no_object_after_its_end() -> None:
     cache = fake()
     with cache.snapshot("pods") as now:
-        pins = now._pinned.pins
+        pins = now._access.pins
         assert pins is not None
         (pin,) = pins.values()
         kept = weakref.ref(pin.snapshot.store)

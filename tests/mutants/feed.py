@@ -65,8 +65,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed handlers during a pause",
         FEED_FILE,
-        "        return self._queue.is_full or self._watcher.paused.is_on()\n",
-        "        return False\n",
+        "                        if self._queue.is_full or self._watcher.paused.is_on():\n",
+        "                        if False:\n",
         15,
         (PAUSE,),
     ),
