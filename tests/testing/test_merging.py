@@ -127,12 +127,6 @@ def unordered(obj: Mapping[str, Any]) -> Any:
 
 
 @given(histories, managers, specs)
-def test_applying_twice_changes_nothing(history: Any, manager: str, spec: Any) -> None:
-    once = applied(grown(history), manager, spec)
-    assert applied(once, manager, spec, force=False) == once
-
-
-@given(histories, managers, specs)
 def test_an_object_has_the_last_applied_values(history: Any, manager: str, spec: Any) -> None:
     obj = applied(grown(history), manager, spec)
     removed, changed = merging.compare(
@@ -162,11 +156,6 @@ def test_a_field_that_is_dropped_and_not_owned_by_others_goes(history: Any, spec
     leading = {path for fields in others.values() for path in map(tuple, merging.paths(fields))}
     stays = {path[:length] for path in leading for length in range(len(path))}
     assert set(merging.paths(merging.intersection(left, mine))) <= stays
-
-
-@given(specs)
-def test_all_that_one_manager_has_applied_goes(spec: Any) -> None:
-    assert applied(applied(grown([]), "m", spec), "m", {})["spec"] == {"base": "x"}
 
 
 @given(specs, specs)

@@ -113,26 +113,6 @@ def test_how_much_metadata_is_written_with_a_status_depends_on_the_kind(
     assert {"labels", "annotations", "ownerReferences"} & said.keys() == written
 
 
-@pytest.mark.parametrize(
-    ("kind", "patch", "generation"),
-    [
-        ("deployments.apps", {"spec": {"replicas": 3}}, 2),
-        ("deployments.apps", {"metadata": {"labels": {"x": "y"}}}, 1),
-        ("deployments.apps", {"metadata": {"annotations": {"x": "y"}}}, 2),
-        ("statefulsets.apps", {"metadata": {"annotations": {"x": "y"}}}, 1),
-        ("statefulsets.apps", {"spec": {"replicas": 3}}, 2),
-        ("configmaps", {"data": {"x": "y"}}, None),
-    ],
-)
-def test_the_generation_counts_desired_states(
-    store: Store, kind: str, patch: object, generation: int | None
-) -> None:
-    store.create(kind, "a", metadata={"generation": 1})
-    assert store.patch(kind, "a", patch)["metadata"].get("generation") == (
-        1 if kind == "configmaps" else generation
-    )
-
-
 # ---- Single kinds.
 
 

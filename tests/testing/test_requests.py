@@ -194,17 +194,3 @@ async def test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_serv
         f" where={test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server.__qualname__}"
     )
     assert len(await right) == 1
-
-
-def test_a_condition_is_not_checked_after_its_wait_has_ended() -> None:
-    requests = Requests()
-    looked: list[Asked] = []
-
-    def look(asked: Asked) -> bool:
-        looked.append(asked)
-        return True
-
-    with pytest.raises(TimeoutError):
-        requests.wait(times=2, where=look, timeout=0)
-    requests.add(asked("/api/v1/pods"))
-    assert looked == []

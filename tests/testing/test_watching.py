@@ -9,7 +9,6 @@ from .asking import (
     ALL_MAPS,
     DEFINITIONS,
     MAPS,
-    METADATA,
     TABLE,
     WIDGETS,
     Asked,
@@ -18,27 +17,6 @@ from .asking import (
     told,
 )
 
-# ---- Changes.
-
-
-def test_an_event_that_was_taken_does_not_come_again(api: Asked) -> None:
-    watch = api.watch(MAPS, resourceVersion=api.create("a"))
-    api.create("b")
-    assert len(events(watch)) == 1
-    assert events(watch) == []
-
-
-# ---- Where a watch begins.
-
-
-def test_compaction_does_not_disturb_a_watch_that_is_there(api: Asked) -> None:
-    watch = api.watch(MAPS, resourceVersion=api.create("a"))
-    api.create("b")
-    api.api.history.compact()
-    api.create("c")
-    assert [name for _, name, _ in told(watch)] == ["b", "c"]
-
-
 # ---- Forms.
 
 
@@ -46,21 +24,6 @@ def test_a_bookmark_in_a_table_of_custom_resources_has_an_empty_name(api: Asked)
     api.define()
     [bookmark] = events(api.watch(WIDGETS, accept=TABLE, allowWatchBookmarks="true"))
     assert bookmark["object"]["rows"][0]["cells"] == ["", None]
-
-
-def test_watches_of_different_forms_and_selectors_see_the_same_change_each_in_its_way(api: Asked) -> None:
-    start = api.create("a", labels={"i": "1"})
-    whole, narrow, metadata = (
-        api.watch(ALL_MAPS, resourceVersion=start),
-        api.watch(MAPS, resourceVersion=start, labelSelector="i=1"),
-        api.watch(MAPS, accept=METADATA, resourceVersion=start),
-    )
-    api.label("a", i="2")
-    assert [
-        (event["type"], event["object"]["kind"])
-        for watch in (whole, narrow, metadata)
-        for event in events(watch)
-    ] == [("MODIFIED", "ConfigMap"), ("DELETED", "ConfigMap"), ("MODIFIED", "PartialObjectMetadata")]
 
 
 def test_watches_of_one_form_share_the_bytes_of_an_event(api: Asked) -> None:
