@@ -275,6 +275,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 SELECTORS: dict[str, Callable[[], Any]] = {
     "a label selector with a mistake": declare("app in"),
     "a label selector with a bad value": declare("app=-"),
+    "a label selector with an unknown operator": declare("app like web"),
     "a label selector of another type": lambda: Selector(labels=5),  # type: ignore[arg-type]
     "a label selector that selects by nothing": lambda: Selector(labels={}),
     "a label selector that is too long": lambda: Selector(labels="a" * 200_000),
