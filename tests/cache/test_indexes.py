@@ -115,13 +115,6 @@ def test_contract_1_true_is_not_1_and_false_is_not_0(ready: bool) -> None:
         assert names(cache.list("things", index={"list": required})) == sorted(["all", *found])
 
 
-def test_an_index_makes_no_read_complete() -> None:
-    cache = fake(label="app=web")
-    assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
-    with pytest.raises(OutsideFilter):
-        cache.list("pods", index={"image": "nginx"})
-
-
 @each_row(
     "index",
     [

@@ -101,73 +101,26 @@ def asked(key: KindKey, **changes: Answer | None) -> tuple[Resource, list[str]]:
 # ---- Keys.
 
 
-@each_row(
-    "key",
-    [
-        "pods",
-        "po",
-        "pod",
-        "Pod",
-        "v1/pods",
-        "v1/Pod",
-        "pods.v1",
-        ("pods",),
-        ("v1", "pods"),
-        ("", "v1", "pods"),
-        ("", "pods"),
-    ],
-)
-def test_a_core_kind_is_found_by_each_form_of_its_key(key: KindKey) -> None:
+PODS: list[KindKey] = ["pods", "po", "pod", "Pod", "v1/pods", "v1/Pod", "pods.v1"]
+PODS += [("pods",), ("v1", "pods"), ("", "v1", "pods"), ("", "pods")]
+JOBS: list[KindKey] = ["jobs", "Job", "jobs.batch", "jobs.v1.batch", "batch/v1/jobs", "batch/jobs"]
+JOBS += [("batch", "jobs"), ("batch", "v1", "jobs"), ("batch/v1", "jobs")]
+CUSTOM: list[KindKey] = ["webapps", "webapp", "wa", "WebApp", "webapps.example.com"]
+CUSTOM += ["webapps.v1.example.com", "example.com/v1/webapps", ("example.com", "webapps")]
+
+
+@each_row("key", PODS + JOBS + CUSTOM)
+def test_a_kind_is_found_by_each_form_of_its_key(key: KindKey) -> None:
     found, paths = asked(key)
-    assert (str(found), found.version, found.kind.namespaced) == ("pods", "v1", True)
-    assert paths == ["/api/v1"], "and nothing else is asked for"
-
-
-@each_row(
-    "key",
-    [
-        "jobs",
-        "Job",
-        "jobs.batch",
-        "jobs.v1.batch",
-        "batch/v1/jobs",
-        "batch/jobs",
-        ("batch", "jobs"),
-        ("batch", "v1", "jobs"),
-        ("batch/v1", "jobs"),
-    ],
-)
-def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: KindKey) -> None:
-    found, paths = asked(key)
-    assert (str(found), found.version, found.fields_known) == ("jobs.batch", "v1", True)
-    assert sorted(paths) == ["/apis/batch", "/apis/batch/v1"], "one group is asked, not all"
-
-
-@each_row(
-    "key",
-    [
-        "webapps",
-        "webapp",
-        "wa",
-        "WebApp",
-        "webapps.example.com",
-        "webapps.v1.example.com",
-        "example.com/v1/webapps",
-        ("example.com", "webapps"),
-    ],
-)
-def test_a_custom_kind_is_found_by_each_form_of_its_key_with_the_fields_of_its_definition(
-    key: KindKey,
-) -> None:
-    found = resolved(key)
-    assert (str(found), found.version, found.kind.kind, found.kind.namespaced) == (
-        "webapps.example.com",
-        "v1",
-        "WebApp",
-        True,
-    )
-    assert found.domains is not None
-    assert "spec.tier" in found.domains.fields
+    assert (found.version, found.kind.namespaced, found.fields_known) == ("v1", True, True)
+    if key in PODS:
+        assert (str(found), paths) == ("pods", ["/api/v1"]), "and nothing else is asked for"
+    elif key in JOBS:
+        assert (str(found), sorted(paths)) == ("jobs.batch", ["/apis/batch", "/apis/batch/v1"])
+    else:
+        assert (str(found), found.kind.kind) == ("webapps.example.com", "WebApp")
+        assert found.domains is not None
+        assert "spec.tier" in found.domains.fields
 
 
 def test_a_built_in_kind_wins_over_a_custom_one_of_the_same_name() -> None:
@@ -208,6 +161,9 @@ def test_a_kind_that_the_preferred_version_does_not_have_is_taken_from_another()
         ("example.com", "v1", "webapps/scale"),
         ("v1", "pods/status"),
         "scale",
+        "webaps",
+        "webaps.example.com",
+        "example.com/v1/webaps",
     ],
 )
 def test_a_kind_that_the_cluster_does_not_serve_is_named(key: KindKey) -> None:
@@ -217,19 +173,7 @@ def test_a_kind_that_the_cluster_does_not_serve_is_named(key: KindKey) -> None:
         str(caught.value).partition(",")[0]
         == f"the cluster does not serve {key if isinstance(key, str) else '/'.join(key)}"
     )
-
-
-@pytest.mark.parametrize("key", ["example.com/v1/webaps", "webaps.example.com", "webaps"])
-def test_a_kind_that_is_not_served_is_reported_with_one_of_a_similar_name(key: KindKey) -> None:
-    with pytest.raises(NotServed) as caught:
-        resolved(key)
-    assert str(caught.value).endswith(", but webapps")
-
-
-@pytest.mark.parametrize("key", ["example.com/v2/webapps", "webapps.v2.example.com"])
-def test_a_version_that_is_not_served_is_reported_with_those_that_are(key: str) -> None:
-    with pytest.raises(NotServed):
-        resolved(key)
+    assert str(caught.value).endswith(", but webapps") == ("webaps" in key)
 
 
 def test_a_refusal_of_a_group_that_is_asked_for_is_passed_on() -> None:

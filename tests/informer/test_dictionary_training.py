@@ -70,21 +70,6 @@ def served(objects: Sequence[Obj]) -> list[Obj]:
     return list(objects)
 
 
-async def test_a_kind_with_many_objects_is_packed_when_it_is_synced() -> None:
-    made = pods()
-    async with (
-        Server(lists=[listed("1000", *made)], watches=[streamed()]) as server,
-        operating(server) as environment,
-    ):
-        await environment.synced()
-        assert all(packed(environment))
-        assert as_served(environment) == served(made)
-        assert (
-            sum(len(record.stored) for record in records(environment))
-            < sum(len(record.data) for record in records(environment)) / 2
-        )
-
-
 async def test_each_page_is_packed_as_it_comes() -> None:
     """The peak of a long list is not all of it as JSON."""
     made = pods()

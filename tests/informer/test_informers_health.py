@@ -394,9 +394,6 @@ async def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCapt
         assert caplog.text.count("failed because of a bug") == 3
 
 
-# ---- What only a person can help with.
-
-
 # ---- Who is told of changes.
 
 

@@ -20,6 +20,10 @@ def test_numbers_of_another_class_and_json_that_is_not_decoded_become_plain() ->
     values = [Number.ONE, *map(msgspec.Raw, (b"true", b"null", b"1"))]
     found = plain("the patch", values)
     assert [(type(each), each) for each in found] == [(int, 1), (bool, True), (type(None), None), (int, 1)]
+    assert plain("it", {"a": None, "b": [2.5, (1e308, None), -0.0]}) == {
+        "a": None,
+        "b": [2.5, [1e308, None], -0.0],
+    }
 
 
 def test_a_value_that_is_nested_deeper_than_the_encoder_goes_is_refused(
