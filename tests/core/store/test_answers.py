@@ -130,21 +130,6 @@ def test_3_an_answer_changes_with_an_object_that_comes_and_with_one_that_leaves(
 
 
 @STORES
-def test_an_answer_is_repeated_with_the_version_of_the_contents(make: Any) -> None:
-    store, lookup = make()
-    records = store.chosen(lookup).records
-    store.progress("150")
-    assert (store.chosen(lookup).records, store.chosen(lookup).version) == (records, "150")
-
-
-def test_a_change_elsewhere_leaves_an_answer() -> None:
-    store, lookup = indexed()
-    records = store.chosen(lookup).records
-    store.put(record("pod-0", "101", app="b"))
-    assert store.chosen(lookup).records is records
-
-
-@STORES
 def test_a_generation_that_is_another_has_other_answers(make: Any) -> None:
     store, lookup = make()
     store.chosen(lookup)

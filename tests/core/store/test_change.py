@@ -24,11 +24,6 @@ def test_a_sent_change_has_the_identity_of_its_object() -> None:
     assert repr(change) == "<Change: shop/web sent>"
 
 
-def test_a_sent_value_need_not_be_an_object() -> None:
-    change = Change.sent({"app": "web"})
-    assert (change.name, change.namespace, change.version, change.new) == ("", None, "", {"app": "web"})
-
-
 def test_a_change_is_shown_without_the_contents_of_its_object() -> None:
     record = Record("", "node01", "1", "5", {}, (), b'{"data": "secret"}')
     assert repr(Change(record, None, ChangeCause.LEFT)) == "<Change: node01 left>"
@@ -67,9 +62,3 @@ def test_20_a_change_with_the_wrong_objects_of_its_cause_says_which(
 ) -> None:
     with pytest.raises(ValueError, match=f"'{cause}' {what}"):
         Change.of(cause, old, new)
-
-
-def test_a_change_of_given_objects_can_be_a_key() -> None:
-    change = Change.of("updated", WEB, WEB)
-    assert {change: 1}[change] == 1
-    assert len({change, Change.sent(WEB)}) == 2

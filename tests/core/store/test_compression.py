@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 
 import msgspec
-import pytest
 
 from kopf_selectcache.core.store.packing import (
     OUTGROWN_FACTOR,
@@ -56,25 +55,6 @@ def taught(*, always: bool = False, word: str = "container") -> SiblingPacking:
     return packing
 
 
-def test_nothing_is_packed_before_there_are_enough_to_learn_from() -> None:
-    packing, data = Packing(), objects(1)[0]
-    assert packing.pack(data) is data
-    assert packing.unpack(data) is data
-    assert not packing.packs
-    assert not packing.fits
-
-
-def test_data_that_becomes_no_smaller_is_stored_as_it_is() -> None:
-    packing = Packing(always=True)
-    data = noise(1)[0]
-    assert packing.pack(data) is data
-    assert packing.unpack(data) is data
-
-
-def test_data_with_leading_spaces_is_distinguished_from_packed_data() -> None:
-    assert Packing().pack(b' \n{"a":1}') == b'{"a":1}'
-
-
 def test_kinds_for_which_it_is_not_worthwhile_are_left_as_they_are() -> None:
     packing, samples = Packing(), noise(SAMPLE_OBJECTS)
     found = learned(samples)
@@ -93,19 +73,6 @@ def test_from_data_with_nothing_in_common_nothing_is_learned() -> None:
     assert learned([b""] * 187 + objects(1) + [b""] * 12) is None, "one alone"
     packing.adopt(None)
     assert not packing.packs
-
-
-def test_learning_that_was_not_worthwhile_is_retried_after_twice_as_many() -> None:
-    packing, data = Packing(), objects(1)[0]
-    for rounds in (2, 4):
-        packing.begin()
-        packing.adopt(None)
-        tried = []
-        for _ in range(rounds * SAMPLE_OBJECTS):
-            tried.append(packing.fits)
-            packing.pack(data)
-        assert all(tried)
-        assert not packing.fits
 
 
 def test_a_dictionary_that_fits_no_more_is_learned_anew() -> None:
@@ -129,16 +96,3 @@ def test_a_dictionary_that_fits_no_more_is_learned_anew() -> None:
 def record(data: bytes, packing: Packing | None) -> Record:
     stored = data if packing is None else packing.pack(data)
     return Record("ns", "a", "u", "5", {}, (), stored, b"", packing)
-
-
-@pytest.mark.parametrize("always", [True, False])
-def test_a_record_is_packed_again_as_its_kind_is_packed_now(always: bool) -> None:
-    packing = taught(always=always, word="old")
-    datas = objects(20, word="new", seed=9)
-    records = [record(data, packing) for data in datas]
-    before = sum(len(each.stored) for each in records)
-    packing.adopt(learned(objects(SAMPLE_OBJECTS, word="new")))
-    for each in records:
-        packing.pack_record(each)
-    assert sum(len(each.stored) for each in records) < before / OUTGROWN_FACTOR
-    assert [each.data for each in records] == datas

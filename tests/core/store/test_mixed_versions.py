@@ -79,15 +79,3 @@ def test_an_initial_stream_whose_first_version_is_no_number_is_given_up_at_a_num
             Report(Lost(f"version {version} came where all others are no numbers", garbled=True)),
             Wait(0),
         )
-
-
-def test_where_no_version_is_a_number_all_is_followed() -> None:
-    client = Client(Start())
-    other = Record("shop", "other", "uid-other", "abc", {}, (), b"{}")
-    assert client.on(page("xyz", ODD, other)) == (Put(ODD), Put(other), Commit("xyz"), Watch("xyz"))
-    came = seen("ADDED", "x2")
-    assert client.on(Opened(), came) == (Put(came.record), Progress("x2"))
-    assert client.on(Bookmark("x3")) == (Progress("x3"),)
-    client = filling()
-    assert client.on(Event("ADDED", ODD)) == (Put(ODD),)
-    assert client.on(Bookmark("xyz", complete=True)) == (Commit("xyz"), Report(None))

@@ -55,16 +55,6 @@ def test_readers_may_change_the_objects_they_read() -> None:
         obj["value"]["replicas"] = 2
 
 
-def test_an_object_is_unpacked_when_it_is_read_for_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    often, record = OftenRead(), packed("a")
-    read(often, record, times=1)
-    assert (kept(often, record), often.bytes) == ("", 0)
-    read(often, record, times=1)
-    assert (kept(often, record), often.bytes) == ("a", SIZE + OFTEN_READ_ENTRY)
-    monkeypatch.setattr(PACKING, "unpack", lambda _: pytest.fail("it is unpacked again"))
-    assert often.decode(record) == {"name": "a", "value": 1}
-
-
 def test_objects_that_were_not_read_lately_make_room() -> None:
     often, records = OftenRead(EIGHT), [packed(name) for name in "abcdefghij"]
     read(often, *records[:8])

@@ -116,17 +116,6 @@ def test_a_write_is_over_once_each_branch_that_could_hold_its_object_has_passed_
     assert (shown(union), active(union)) == (None, [])
 
 
-def test_a_write_stays_while_a_branch_that_is_behind_shows_an_older_object() -> None:
-    union, a, b = two()
-    b.put(record(11))
-    union.lay(written(12))
-    a.put(record(12))
-    a.progress("12")
-    assert active(union) == ["12"], "a read of B alone has the older one"
-    b.leave(record(12))
-    assert (active(union), resting(union)) == ([], [])
-
-
 def test_a_write_that_rests_hides_older_reports_of_a_branch() -> None:
     union, a, b = two()
     union.lay(written(12))
@@ -301,17 +290,6 @@ def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> N
     assert (active(union), resting(union)) == (["14"], [])
 
 
-def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:
-    union, branch = one(record(5, "u0"))
-    for write in (deleted("u0"), written(12, "u1"), deleted("u1")):
-        union.lay(write)
-    for version, uid in ((6, "u0"), (11, "an older one"), (12, "u1")):
-        branch.put(record(version, uid))
-        assert shown(union) is None
-    branch.put(record(20, "u2"))
-    assert (shown(union), active(union)) == ("20", [])
-
-
 def test_each_deleted_object_of_a_name_stays_hidden() -> None:
     union, branch = one()
     union.lay(deleted("u0"))
@@ -389,16 +367,6 @@ def test_the_oldest_deletions_that_rest_are_dropped_beyond_a_number() -> None:
     assert [*union.own_writes.resting] == [("shop", "b"), ("shop", "c")]
 
 
-def test_writes_from_before_a_time_expire() -> None:
-    union, _ = one()
-    for write in (written(12, name="a"), written(13, name="b")):
-        union.lay(write)
-    union.lay(replace(deleted(name="c"), at=12.0))
-    union.lay(replace(deleted(name="d"), at=13.0))
-    assert [each.key[1] for each in union.own_writes.expire(13.0)] == ["a"]
-    assert ([*union.own_writes.writes], [*union.own_writes.resting]) == ([("shop", "b")], [("shop", "d")])
-
-
 def test_a_reader_without_the_lock_always_finds_that_there_is_a_write() -> None:
     union, _ = one()
     union.lay(written(12))
@@ -413,22 +381,6 @@ def test_a_reader_without_the_lock_always_finds_that_there_is_a_write() -> None:
 
 
 # ---- Another filter, and a restart.
-
-
-def test_a_restart_waits_for_the_new_streams() -> None:
-    before, stream = one()
-    before.lay(written(12))
-    after = Union(own_writes=before.own_writes)
-    after.settle_own()
-    (new,) = writers(after)
-    stream.progress("12")
-    assert active(before) == [], "until the state is put in place, the former streams go on"
-    before.lay(written(14))
-    after.settle_own()
-    listed(new, 13)
-    assert shown(after) == "14"
-    listed(new, 14)
-    assert active(after) == []
 
 
 @each_row(

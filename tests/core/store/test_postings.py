@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from kopf_selectcache.core.selection.grammar import LabelRequirement, parse_labels
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
-from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import (
     MOST_INDEXES,
@@ -28,7 +27,7 @@ from kopf_selectcache.core.store.indexes import (
     Lookup,
 )
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Readable, Section, Store, UnionView
+from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
@@ -277,40 +276,6 @@ def test_so_it_does_where_several_branches_are_shown(
 # ---- On demand.
 
 
-def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
-    told: list[None] = []
-    store = filled(
-        SCANNED_CANDIDATES + 1,
-        lambda i: record(f"pod-{i}", app=f"app-{i % 10}"),
-        request_index=lambda: told.append(None),
-    )
-    asked = by_label("app=app-3")
-    first = store.chosen(asked)
-    assert (len(first.records), first.by, first.missing, told) == (SCANNED_CANDIDATES + 1, (), APP, [None])
-    assert store.chosen(asked).missing is None, "it is wanted already"
-    assert build(store) > 10
-    then = store.chosen(asked)
-    assert (len(then.records), then.by, then.size, then.rest, then.version, told) == (
-        20,
-        ("label app",),
-        20,
-        Lookup(),
-        "100",
-        [None],
-    )
-    assert found(store, asked) == {each for each in store.records()[0] if each.labels["app"] == "app-3"}
-
-
-def test_a_lookup_that_is_small_or_only_explains_asks_for_no_index() -> None:
-    store = filled(SCANNED_CANDIDATES, lambda i: record(f"pod-{i}", app="web"))
-    assert store.chosen(by_label("app=web")).missing is None
-    store.put(record("one-more", "101", app="web"))
-    assert store.chosen(by_label("app=web", namespaces=frozenset(["bank"]))).missing is None
-    assert store.chosen(by_label("app=web"), asking=False).missing == APP
-    assert not store.build(1), "nothing was asked for"
-    assert store.weights().keys() == {""}
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -348,44 +313,6 @@ def test_a_second_index_is_made_where_the_first_leaves_much() -> None:
     assert chosen == [(), ("label app",), ("label tier", "label app")]
 
 
-def test_owners_are_found_without_looking_at_others() -> None:
-    store = filled(
-        SCANNED_CANDIDATES + 1,
-        lambda i: record(
-            f"pod-{i}", owners=(f"set-{i // 3}", f"set-{i // 3}") if i % 2 else (f"set-{i // 3}",)
-        ),
-    )
-    asked = Lookup(owner="set-1")
-    assert store.chosen(asked).missing == OWNER
-    build(store)
-    assert (store.chosen(asked).size, store.chosen(asked).by) == (3, ("owners",))
-    assert {each.name for each in found(store, asked)} == {"pod-3", "pod-4", "pod-5"}
-
-
-def test_of_an_owner_of_very_many_the_others_are_not_looked_at_either() -> None:
-    store = filled(
-        2 * SCANNED_CANDIDATES,
-        lambda i: record(f"pod-{i}", owners=("set-1" if i <= SCANNED_CANDIDATES else "set-2",)),
-    )
-    asked = Lookup(owner="set-1")
-    store.chosen(asked)
-    build(store)
-    assert (store.chosen(asked).size, store.chosen(asked).by) == (SCANNED_CANDIDATES + 1, ("owners",))
-
-
-def test_names_are_looked_up_and_not_for() -> None:
-    store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", namespace=f"ns-{i % 2}"))
-    chosen = store.chosen(Lookup(names=frozenset(["pod-1", "none"])))
-    assert ([each.name for each in chosen.records], chosen.by, chosen.size, chosen.rest) == (
-        ["pod-1"],
-        ("names",),
-        4,
-        Lookup(),
-    )
-    chosen = store.chosen(Lookup(names=frozenset(["pod-1"]), namespaces=frozenset(["ns-0"])))
-    assert (list(chosen.records), chosen.size, chosen.missing) == ([], 1, None)
-
-
 def test_there_is_an_end_of_indexes() -> None:
     store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", app="a"))
     wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST_INDEXES + 1)]
@@ -396,25 +323,6 @@ def test_there_is_an_end_of_indexes() -> None:
 
 
 # ---- Kept true.
-
-
-def test_arrivals_and_departures_while_an_index_is_built_are_reflected_in_it() -> None:
-    store = filled(10, lambda i: record(f"pod-{i}", app="a"))
-    with small():
-        store.chosen(by_label("app=a"))
-    assert store.build(2)
-    store.put(record("pod-1", "101", app="b"))  # Taken in already.
-    store.put(record("pod-8", "101", app="b"))  # Not yet.
-    store.leave(record("pod-0", "102"))
-    store.leave(record("pod-9", "102"))
-    store.put(record("new", "103", app="a"))
-    build(store)
-    assert {each.name for each in found(store, by_label("app=b"))} == {"pod-1", "pod-8"}
-    assert store.chosen(by_label("app=a")).size == 7
-    assert {each.name for each in found(store, by_label("app=a"))} == {
-        "new",
-        *(f"pod-{i}" for i in range(2, 8)),
-    }
 
 
 @pytest.mark.parametrize("count", [2, 80])
@@ -531,24 +439,3 @@ def test_an_index_costs_little_whether_values_are_few_or_all_distinct(values: in
     apiece = store.weights()["label app"] / 20_000
     print(f"{values:,} values: {apiece:.1f} bytes an object")
     assert apiece <= most
-
-
-def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
-    store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", app="a", tier=f"b-{i}"))
-    found(store, Lookup(namespaces=frozenset(["shop"])), asking=True)
-    found(store, Lookup(), asking=True)
-    assert not store.build(1)
-
-
-def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
-    told: list[None] = []
-    union = UnionView(2, request_index=lambda: told.append(None))
-    union.show(
-        [
-            Change(None, record(f"pod-{number}", app="web"), ChangeCause.ENTERED)
-            for number in range(indexes.SCANNED_CANDIDATES + 1)
-        ],
-        {0: "5", 1: "5"},
-    )
-    chosen = Section(union, [0]).chosen(by_label("app=web"))
-    assert (chosen.version, len(chosen.records), len(told)) == ("5", indexes.SCANNED_CANDIDATES + 1, 1)

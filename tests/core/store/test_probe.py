@@ -65,14 +65,6 @@ def test_12_a_stream_that_differs_does_not_count(
     assert not probe.is_over
 
 
-def test_4_a_stream_that_is_past_the_list_and_holds_an_older_state_has_missed_an_event() -> None:
-    _, a, _ = two(named("x", 9), named("y", 9))
-    probe = Probe(a.substore, "13", of(named("x", 11)))
-    a.progress("14")
-    assert probe.is_over
-    assert probe.has_missed()
-
-
 def test_4_a_stream_that_is_past_the_list_has_missed_nothing_by_later_events() -> None:
     _, a, _ = two(named("x", 9), named("y", 9))
     probe = Probe(a.substore, "13", of(named("x", 9), named("y", 9)))
@@ -81,17 +73,6 @@ def test_4_a_stream_that_is_past_the_list_has_missed_nothing_by_later_events() -
     a.leave(named("y", 14))
     assert probe.is_over
     assert not probe.has_missed()
-
-
-def test_12_a_stream_that_jumps_to_the_version_of_the_others_settles_their_departures() -> None:
-    union, a, _ = two(named("x", 9))
-    a.leave(named("x", 11))
-    assert shown(union) == ["x"]
-    assert union.awaited == {union.substores[1]: "11"}
-    (change,) = union.jump(union.substores[1], "11")
-    assert change.before is not None
-    assert (change.before.name, change.after) == ("x", None)
-    assert (shown(union), union.store.version, union.awaited) == ([], "11", {})
 
 
 def test_12_after_a_jump_to_a_newer_version_an_object_may_be_where_it_has_left() -> None:

@@ -14,7 +14,7 @@ from kopf_selectcache.core.store.projection import ALL, Keys, Projection
 from kopf_selectcache.core.store.record import Record
 from tests.rows import each_row
 
-from .test_projection import METADATA, dump, recorded
+from .test_projection import METADATA, dump
 
 
 def sample(kind: Kind) -> dict[str, Any]:
@@ -96,55 +96,3 @@ def test_the_values_of_field_labels_are_those_of_the_object_as_it_came(
     reader = Reader.of(Resource(kind, kind.versions[0]), projections_of(path)[what])
     for each in (obj, {key: obj[key] for key in ("kind", "apiVersion", "metadata")}):
         assert values_of(reader.record(dump(each)), kind) == kind.values(each)
-
-
-@each_row("kind", WITH_FIELDS, ids=lambda kind: kind.plural)
-def test_nothing_but_its_paths_makes_a_difference_to_a_field_label(kind: Kind) -> None:
-    obj = sample(kind)
-    for label, each in kind.fields.items():
-        reader = Reader(api_version(kind), kind.kind, Projection.of(keep=each.value.paths))
-        assert each.value(reader.record(dump(obj)).decode()) == each.value(obj), label
-        if each.value.paths and each.value.paths[0][0] != "metadata":
-            gone = (
-                Reader(api_version(kind), kind.kind, Projection.of(drop=each.value.paths))
-                .record(dump(obj))
-                .decode()
-            )
-            assert each.value(gone) != each.value(obj), f"{label}: it looks elsewhere as well"
-
-
-def test_the_selectable_fields_of_custom_resources_are_known_as_well() -> None:
-    schema = {
-        "properties": {"spec": {"properties": {"size": {"type": "integer"}, "color": {"type": "string"}}}}
-    }
-    shops = Kind.custom(
-        {
-            "spec": {
-                "group": "example.com",
-                "scope": "Namespaced",
-                "names": {"kind": "Shop", "plural": "shops"},
-                "versions": [
-                    {
-                        "name": "v1",
-                        "schema": {"openAPIV3Schema": schema},
-                        "selectableFields": [{"jsonPath": ".spec.size"}, {"jsonPath": ".spec.color"}],
-                    }
-                ],
-            }
-        },
-        "v1",
-    )
-    obj = {
-        "kind": "Shop",
-        "apiVersion": "example.com/v1",
-        "metadata": METADATA,
-        "spec": {"size": 3, "color": "red"},
-    }
-    record = Reader.of(Resource(shops, "v1"), Projection.of(drop=["spec.size"])).record(dump(obj))
-    assert record.lost() == {"spec.size": "3"}
-    assert values_of(record, shops) == shops.values(obj)
-
-
-def test_a_kind_of_which_no_field_is_dropped_holds_no_values_of_them() -> None:
-    assert recorded(ALL).fields == recorded(Projection.of(drop=["status.conditions"])).fields == b""
-    assert recorded(ALL).lost() == {}

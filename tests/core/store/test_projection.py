@@ -5,7 +5,6 @@ whatever is dropped.
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import sys
 import traceback
@@ -23,7 +22,6 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Resource
 from kopf_selectcache.core.store import projection as projection_module
 from kopf_selectcache.core.store.projection import (
-    ALL,
     IDENTITY,
     Keys,
     Path,
@@ -90,10 +88,6 @@ IDENTITY_ALONE = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA}
 # ---- What is kept.
 
 
-def test_managed_fields_are_dropped_unless_something_else_is_declared() -> None:
-    assert recorded(ALL).decode() == kept() == PLAIN
-
-
 def test_managed_fields_are_stored_by_name_alone() -> None:
     assert kept(keep=["metadata"]) == {**IDENTITY_ALONE, "metadata": PLAIN["metadata"]}
     assert kept(keep=["metadata", "metadata.managedFields"]) == {
@@ -105,73 +99,10 @@ def test_managed_fields_are_stored_by_name_alone() -> None:
     }
 
 
-def test_an_item_of_which_nothing_is_stored_keeps_its_place() -> None:
-    assert kept(keep=["spec.containers.env"])["spec"]["containers"] == [
-        {"env": [{"name": "TOKEN", "value": CANARY}]},
-        {},
-    ]
-
-
-@each_row("value", [None, 1, "text", True, [1, "text", None]])
-def test_a_path_that_leads_nowhere_drops_nothing_and_keeps_nothing(value: Any) -> None:
-    assert kept(POD | {"data": value}, drop=["data.b"]) == PLAIN | {"data": value}
-    assert kept(POD | {"data": value}, keep=["data.b"]) == IDENTITY_ALONE | (
-        {"data": []} if isinstance(value, list) else {}
-    )
-
-
-def test_a_key_with_dots_is_written_in_a_tuple() -> None:
-    assert kept(drop=[LAST_APPLIED]) == without(PLAIN, *LAST_APPLIED)
-    assert kept(keep=[LAST_APPLIED])["metadata"] == METADATA | {"annotations": {LAST_APPLIED[-1]: "{}"}}
-
-
-@each_row("paths", [*itertools.permutations(["spec", "spec.nodeName", "spec.containers.env"])])
-def test_a_path_below_another_says_nothing_more_in_whichever_order(paths: tuple[str, ...]) -> None:
-    assert kept(drop=[*paths]) == kept(drop=["spec"])
-    assert kept(keep=[*paths]) == kept(keep=["spec"])
-    assert Projection.of(drop=paths) == Projection.of(drop=sorted(paths))
-
-
-def test_a_value_stored_as_a_whole_keeps_its_bytes() -> None:
-    odd = b'{ "float":1.50, "big":12345678901234567890123, "text":"\\u00e9\\n\xc3\xa9", "empty":{ } }'
-    data = (
-        b'{"kind":"Pod","apiVersion":"v1","metadata":'
-        + dump(METADATA)
-        + b',"spec":{"odd":'
-        + odd
-        + b',"no":1},"status":{}}'
-    )
-    for projection in (Projection.of(drop=["spec.no"]), Projection.of(keep=["spec.odd"])):
-        assert odd in Reader.of(PODS, projection).record(data).data
-
-
 def test_a_key_in_whichever_spelling_is_dropped() -> None:
     data = dump(POD).replace(b'"env"', b'"\\u0065nv"')
     assert (
         CANARY.encode() not in Reader.of(PODS, Projection.of(drop=["spec.containers.env"])).record(data).data
-    )
-
-
-@pytest.mark.parametrize(
-    "projection",
-    [Projection.of(keep=[]), Projection.of(drop=["spec.nodeName"]), Projection.of(transform=lambda obj: obj)],
-)
-def test_fields_that_reads_select_by_do_not_change(projection: Projection) -> None:
-    was, became = recorded(ALL), recorded(projection)
-    assert (became.key, became.uid, became.version, became.labels, became.owners) == (
-        was.key,
-        was.uid,
-        was.version,
-        was.labels,
-        was.owners,
-    )
-
-
-def test_an_object_that_only_its_dropped_part_made_unreadable_is_taken_in() -> None:
-    data = dump(POD).replace(b'"n-1"', b'"\xff"')
-    assert isinstance(Reader.of(PODS, ALL).record(data), UnreadableRecord)
-    assert (
-        Reader("v1", "Pod", Projection.of(drop=["spec"])).record(data).decode()["metadata"]["name"] == "web-1"
     )
 
 
@@ -236,19 +167,6 @@ def test_data_neither_decoded_nor_scanned_raises_the_error_of_the_decoder(
         assert info.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    "projection",
-    [
-        Projection.of(keep=["spec.a.b"]),
-        Projection.of(drop=["spec.a.b"]),
-        Projection.of(transform=lambda obj: obj),
-    ],
-)
-def test_an_object_whose_brackets_do_not_match_is_refused(projection: Projection) -> None:
-    with pytest.raises(Garbled, match="of kind Pod"):
-        Reader("v1", "Pod", projection).record(with_spec(b'{"a":[['))
-
-
 @each_row(
     ("projection", "spec", "kept"),
     [
@@ -275,17 +193,6 @@ def test_an_object_is_readable_if_only_its_managed_fields_are_nested_too_deeply(
         with_spec(b"{}").replace(b'"uid":"u-1"', b'"managedFields":[{"fieldsV1":' + DEEP + b'}],"uid":"u-1"')
     )
     assert record.decode()["metadata"] == METADATA
-
-
-def test_a_transform_that_makes_an_object_too_deep_makes_it_unreadable() -> None:
-    def nested(obj: dict[str, Any]) -> dict[str, Any]:
-        for _ in range(100_000):
-            obj["spec"] = [obj["spec"]]
-        return obj
-
-    assert isinstance(
-        Reader("v1", "Pod", Projection.of(transform=nested)).record(with_spec(b"{}")), UnreadableRecord
-    )
 
 
 # ---- What is no projection.
@@ -320,42 +227,6 @@ def test_paths_that_contradict_each_other_or_say_nothing_are_refused(keep: Any, 
     with pytest.raises(BadPath) as info:
         Projection.of(keep=keep, drop=drop)
     assert str(info.value).endswith(why)
-
-
-def test_equal_declarations_are_equal_and_different_ones_are_not() -> None:
-    assert Projection.of(drop=["a", "b.c"]) == Projection.of(drop=[("b", "c"), "a", "a"])
-    assert (
-        len(
-            {
-                ALL,
-                Projection.of(),
-                Projection.of(keep=[]),
-                Projection.of(drop=["a"]),
-                Projection.of(transform=dict),
-            }
-        )
-        == 4
-    )
-
-
-def test_the_repr_shows_the_declared_paths() -> None:
-    assert repr(ALL) == "Projection()"
-    assert repr(Projection.of(keep=["a"], drop=["a.b"])) == "Projection(keep=(('a',),), drop=(('a', 'b'),))"
-
-
-def test_it_is_written_as_it_is_declared() -> None:
-    class Strip:
-        def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
-            return obj
-
-    assert str(ALL) == ""
-    assert (
-        str(Projection.of(keep=["a", ("b", "c.d")], drop=["a.b"])) == "keep=['a', ('b', 'c.d')], drop=['a.b']"
-    )
-    assert [str(Projection.of(transform=each)) for each in (stripped, Strip())] == [
-        "transform=stripped",
-        "transform=Strip",
-    ]
 
 
 # ---- What can be asked for.
@@ -401,22 +272,6 @@ def test_a_path_that_is_not_stored_is_known_and_so_are_its_parents_and_children(
 def test_the_declared_drop_is_reported_where_a_path_is_not_stored(path: str, why: str | None) -> None:
     dropping = Projection.of(drop=["status", "spec.containers.env"]).dropping(keys_of(path))
     assert dropping == (keys_of(why) if why is not None else None)
-
-
-def test_objects_are_partial_if_anything_but_managed_fields_may_be_missing() -> None:
-    assert not ALL.partial
-    assert all(
-        each.partial
-        for each in (Projection.of(keep=[]), Projection.of(drop=["spec"]), Projection.of(transform=dict))
-    )
-
-
-def test_a_transform_leaves_but_the_identity_exact() -> None:
-    assert Projection.of(transform=dict).stores(("spec",))
-    assert not Projection.of(transform=dict).exact(("spec",))
-    assert Projection.of(transform=dict).exact(("metadata", "labels", "app"))
-    assert Projection.of(drop=["status"]).exact(("spec",))
-    assert not Projection.of(drop=["status"]).exact(("status", "phase"))
 
 
 # ---- Properties.
@@ -480,39 +335,11 @@ def test_a_path_reported_as_stored_keeps_its_value(obj: Any, projection: Project
         assert at(recorded(projection, obj).decode(), path) == at(obj, path)
 
 
-@given(OBJECTS, projections())
-def test_a_projected_object_is_projected_to_itself(obj: Any, projection: Projection) -> None:
-    once = recorded(projection, obj)
-    assert recorded(projection, once.decode()).data == once.data
-
-
 # ---- Transforms.
 
 
 def transformed(transform: Callable[[Any], Any], obj: Any = POD) -> Any:
     return recorded(Projection.of(transform=transform), obj).decode()
-
-
-def test_the_result_of_a_transform_is_stored() -> None:
-    assert transformed(lambda obj: {**obj, "spec": {"ports": (80, 443)}})["spec"] == {"ports": [80, 443]}
-
-
-def test_a_transform_receives_the_object_without_dropped_fields() -> None:
-    seen: list[Any] = []
-
-    def look(obj: Any) -> Any:
-        seen.append(copy.deepcopy(obj))
-        obj["spec"].clear()
-        return obj
-
-    assert recorded(Projection.of(drop=["status"], transform=look)).decode() == without(PLAIN, "status") | {
-        "spec": {}
-    }
-    assert seen == [without(PLAIN, "status")]
-
-
-def test_a_transform_may_leave_numbers_of_any_length() -> None:
-    assert transformed(lambda obj: obj, POD | {"data": 10**30})["data"] == 10**30
 
 
 def stripped(obj: Any) -> Any:
@@ -617,17 +444,6 @@ def test_an_object_into_which_a_transform_recurses_too_deeply_is_unreadable() ->
     levels = sys.getrecursionlimit() * 9 // 10
     deep = dump(POD | {"spec": 0}).replace(b'"spec":0', b'"spec":' + b'{"a":' * levels + b"1" + b"}" * levels)
     assert calls_or_why(deep) == "its transform= recurses too deeply"
-
-
-def test_an_error_of_a_second_call_is_reported_with_its_line() -> None:
-    calls = list[int]()
-
-    def failing(_: Any) -> Any:
-        calls.append(1)
-        raise RecursionError if len(calls) == 1 else KeyError(CANARY)
-
-    with pytest.raises(Garbled, match=r"raised KeyError at test_projection[.]py:\d+"):
-        transformed(failing)
 
 
 def test_a_transform_is_not_called_with_a_number_out_of_range() -> None:

@@ -18,7 +18,6 @@ from kopf_selectcache.core.store import packing as packing_module
 from kopf_selectcache.core.store import record as record_module
 from kopf_selectcache.core.store.packing import (
     GAIN_ATTEMPTS,
-    LARGEST_SIBLING_BYTES,
     OVERHEAD,
     SAMPLE_OBJECTS,
     SINGLE_OWNERS,
@@ -26,7 +25,6 @@ from kopf_selectcache.core.store.packing import (
     SiblingPacking,
     Tally,
     Template,
-    frame_of,
     learned,
     weight,
     weights_of,
@@ -104,15 +102,6 @@ def seen(record: Record, way: str = "read") -> bytes:
         return repr(error).encode()
 
 
-def test_7_siblings_are_read_as_they_came_and_take_a_fraction(learnt: Learnt) -> None:
-    packing = learnt()
-    alone = packing.pack(pod("web", 9))
-    found = group(packing, "web")
-    assert [each.data for each in found] == expected("web")
-    assert max(len(each.stored) for each in found) < len(alone) / 3
-    assert len({id(each.packing) for each in found}) == 1
-
-
 def test_7_equal_bytes_of_two_groups_are_different_objects(learnt: Learnt) -> None:
     packing = learnt()
     (first, *_), (other, *_) = group(packing, "web"), group(packing, "db")
@@ -135,20 +124,6 @@ def test_7_groups_that_resemble_each_other_stay_apart(learnt: Learnt) -> None:
     assert len({id(each.packing) for each in found.values()}) == 2
     for (owner, number), each in found.items():
         assert seen(each) == pod("web", number + 10 * (owner == "green"))
-
-
-def test_a_kind_that_packing_did_not_help_is_tried_again_after_more_objects() -> None:
-    packing = SiblingPacking()
-    packing.begin()
-    packing.adopt(None)
-    records = [
-        record(packing, pod(f"o-{number}", 0), name=f"o-{number}") for number in range(2 * SAMPLE_OBJECTS)
-    ]
-    for each in records:
-        assert packing.fits
-        packing.pack_record(each)
-        assert each.stored == each.data
-    assert not packing.fits, "a training is due"
 
 
 def test_compressors_are_freed_between_the_objects_of_two_lists(
@@ -244,31 +219,6 @@ def test_unpacked_templates_of_a_kind_take_at_most_4_mb_also_those_of_deleted_ob
     assert unpacked > 3 * 1024 * 1024, "the limit was reached"
 
 
-def test_a_template_that_is_read_outlasts_those_that_are_not(
-    learnt: Learnt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packing_module, "MOST_WARM_BYTES", 4 * len(pod("web", 0)))
-    packing = learnt()
-    groups = [group(packing, f"app-{number}") for number in range(12)]
-    for each in groups:
-        assert each[1].data
-        assert groups[0][2].data
-    assert template_of(groups[0][1]).frame is not None
-
-
-def test_objects_of_one_owner_that_have_nothing_in_common_are_packed_alone(learnt: Learnt) -> None:
-    packing = learnt()
-    datas = [pod(f"unlike-{number}", 0) for number in range(3 * GAIN_ATTEMPTS)]
-    found = [record(packing, data, "owner", name=f"n{number}") for number, data in enumerate(datas)]
-    for each in found:
-        packing.pack_record(each)
-    assert [each.data for each in found] == datas
-    assert all(each.packing is packing for each in found[1:])
-    assert template_of(found[0]).is_given_up
-    alone = [len(packing.pack(data)) for data in datas]
-    assert [len(each.stored) for each in found[1:]] == alone[1:]
-
-
 def test_siblings_that_have_all_changed_are_packed_against_one_of_their_new_form(learnt: Learnt) -> None:
     packing = learnt()
     old = group(packing, "web")
@@ -281,17 +231,6 @@ def test_siblings_that_have_all_changed_are_packed_against_one_of_their_new_form
     assert template_of(new[-1]) is not template_of(old[-1])
 
 
-def test_objects_without_owners_and_large_ones_are_packed_alone(learnt: Learnt) -> None:
-    packing = learnt()
-    large = pod("web", 1, size=LARGEST_SIBLING_BYTES // 40)
-    assert len(large) > LARGEST_SIBLING_BYTES
-    found = [record(packing, data, name=f"n{number}") for number, data in enumerate(expected("web"))]
-    found += [record(packing, large, "large"), record(packing, large, "large", name="b")]
-    for each in found:
-        packing.pack_record(each)
-    assert all(each.packing is packing for each in found)
-
-
 def test_an_object_is_packed_once(learnt: Learnt) -> None:
     packing = learnt()
     found = group(packing, "web")
@@ -299,22 +238,6 @@ def test_an_object_is_packed_once(learnt: Learnt) -> None:
     for each in found:
         packing.pack_record(each)
     assert [(each.stored, each.packing) for each in found] == before
-
-
-def test_an_object_that_changes_is_no_sibling_of_itself(learnt: Learnt) -> None:
-    packing = learnt()
-    versions = [
-        record(packing, pod("web", 0, seed=version), "web", name="web-0", version=str(version))
-        for version in range(5)
-    ]
-    for each in versions:
-        packing.pack_record(each)
-    assert all(each.packing is packing for each in versions)
-    sibling = record(packing, pod("web", 1), "web", name="web-1")
-    packing.pack_record(sibling)
-    assert template_of(sibling) is versions[-1].packing
-    assert versions[0].packing is packing
-    assert [each.data for each in versions] == [pod("web", 0, seed=version) for version in range(5)]
 
 
 def test_the_owners_of_single_objects_are_forgotten(learnt: Learnt) -> None:
@@ -328,20 +251,6 @@ def test_the_owners_of_single_objects_are_forgotten(learnt: Learnt) -> None:
     again = record(packing, pod("web", 9, seed=1), "owner-9", name="b")
     packing.pack_record(again)
     assert template_of(again) is kept[9].packing
-
-
-def test_a_new_dictionary_leaves_packed_siblings_readable(learnt: Learnt) -> None:
-    packing = learnt()
-    found = group(packing, "web")
-    packing.adopt(learned([pod(f"another-{number}", 1) for number in range(SAMPLE_OBJECTS)]))
-    later = group(packing, "db")
-    assert [each.data for each in (*found, *later)] == [*expected("web"), *expected("db")]
-
-
-@pytest.mark.parametrize("size", [1, 127, 128 * 1024, 128 * 1024 + 1, 300_000])
-def test_a_template_of_any_size_is_a_frame(size: int) -> None:
-    data = random.Random(size).randbytes(size)
-    assert zstandard.ZstdDecompressor().decompress(frame_of(data)) == data
 
 
 # ---- Readers in other threads.

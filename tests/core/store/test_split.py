@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.regions import Keys, Selected
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.claims import Listed, listed_of
@@ -161,7 +161,7 @@ def test_12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent(
 @pytest.mark.parametrize(
     ("length", "rules", "least"),
     [
-        (2, Rules(probes=2), 200),
+        pytest.param(2, Rules(probes=2), 200, marks=pytest.mark.soak),
         pytest.param(2, Rules(relists=1), 1_000, marks=pytest.mark.soak),
         pytest.param(3, Rules(), 3_000, marks=pytest.mark.soak),
         pytest.param(4, Rules(), 100_000, marks=pytest.mark.soak),
@@ -211,23 +211,6 @@ def test_readers_and_subscribers_see_the_objects_inside(union: Union) -> None:
     changes: list[Change] = [*union.leave(inner, record("13", WEB)), *union.progress(outer, "13")]
     assert [each.cause for each in changes] == [ChangeCause.DELETED]
     assert view.locate("shop", "web-1") == (None, view.version)
-
-
-@each_row(
-    ("selected", "expected"),
-    [
-        (Selected(), True),
-        (Selected(namespaces=frozenset({"shop"}), names=frozenset({"web-1"})), True),
-        (Selected(namespaces=frozenset({"blog"})), False),
-        (Selected(names=frozenset({"web-2"})), False),
-        (Selected(requirements=(LabelRequirement("app", "!=", ("web",)),)), False),
-        (Selected(terms=(FieldTerm("metadata.name", "web-1", False),)), False),
-        (Selected(terms=(FieldTerm("metadata.namespace", "shop"),)), True),
-    ],
-)
-def test_the_objects_of_other_streams_are_known_by_their_metadata(selected: Selected, expected: bool) -> None:
-    assert selected.has(record("5", WEB)) is expected
-    assert Keys(others=(selected,)).is_other(record("5", WEB)) is expected
 
 
 # ---- Departures that are found later.

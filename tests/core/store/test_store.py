@@ -57,24 +57,6 @@ def test_versions_that_are_numbers_are_compared_as_numbers_however_long(later: s
     assert not is_older(later, earlier)
 
 
-@pytest.mark.parametrize("same", ["9", "opaque", ""])
-def test_a_version_is_neither_newer_nor_older_than_itself(same: str) -> None:
-    assert not is_newer(same, same)
-    assert not is_older(same, same)
-
-
-@each_row(
-    ("one", "two"), [("a", "b"), ("9", "ten"), ("", "5"), ("-1", "2"), ("\u0669", "5"), ("5", "\u0669")]
-)
-def test_of_versions_that_are_no_numbers_each_may_be_newer_and_neither_is_known_to_be_older(
-    one: str, two: str
-) -> None:
-    assert is_newer(one, two)
-    assert is_newer(two, one)
-    assert not is_older(one, two)
-    assert not is_older(two, one)
-
-
 # ---- Records.
 
 
@@ -90,23 +72,6 @@ def test_a_record_never_shows_the_object_in_its_text() -> None:
 
 
 # ---- Generations.
-
-
-def test_an_abandoned_generation_leaves_no_trace() -> None:
-    store = committed(pod("a", "50"))
-    store.begin()
-    store.put(pod("b", "60"))
-    store.leave(pod("c", "70"))
-    store.abandon()
-    assert told(store.put(pod("c", "65"))) == [(None, "65")]
-    assert held(store) == {"a": "50", "c": "65"}
-
-
-def test_a_commit_of_nothing_that_was_begun_is_a_mistake_and_wipes_nothing() -> None:
-    store = committed(pod("a", "50"))
-    with pytest.raises(AssertionError, match="nothing was begun"):
-        store.commit("110")
-    assert held(store) == {"a": "50"}
 
 
 def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
@@ -138,22 +103,6 @@ def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
     for record in store.records()[0]:
         store.put(record)
     assert store.commit("111") == []
-
-
-def test_a_departure_is_reported_before_the_arrival_of_another_object_of_that_name() -> None:
-    store = committed(pod("a", "1", uid="one"))
-    store.begin()
-    store.put(pod("a", "2", uid="two"))
-    assert told(store.commit("110")) == [("1", None), (None, "2")]
-
-
-def test_records_that_did_not_change_are_shared_between_generations() -> None:
-    before = pod("a", "1", data=b'{"same":1}')
-    store = committed(before)
-    store.begin()
-    store.put(pod("a", "1", data=b'{"same":1}'))
-    store.commit("110")
-    assert store.get("shop", "a")[0] is before
 
 
 def test_a_restored_server_may_give_a_version_out_again_for_another_content() -> None:
@@ -204,17 +153,6 @@ def test_an_unreadable_object_that_did_not_change_is_shared_between_generations(
     assert store.unreadable["shop", "a"] is before
 
 
-def test_an_object_may_become_unreadable_and_readable_again_without_a_new_version() -> None:
-    store = committed(unreadable())
-    for record, is_unreadable in ((pod("a", "95"), False), (unreadable(), True), (pod("a", "95"), False)):
-        store.begin()
-        store.put(record)
-        assert told(store.commit("96")) == [("95", "95")]
-        assert bool(store.unreadable) is is_unreadable
-        found, _ = store.get("shop", "a")
-        assert found is record
-
-
 @pytest.mark.parametrize("versions", [("8", "9", "10"), ("10", "9", "8"), ("9", "10", "9")])
 def test_while_a_generation_is_staged_the_order_of_versions_means_nothing(versions: tuple[str, ...]) -> None:
     store = committed(*(pod("a", version) for version in versions))
@@ -229,25 +167,6 @@ def test_an_object_that_left_while_staged_is_not_brought_back_by_a_replay() -> N
     store.put(pod("a", "5"))
     store.commit("10")
     assert held(store) == {}
-
-
-def test_an_object_that_left_while_staged_may_return() -> None:
-    store = Store()
-    store.begin()
-    store.leave(pod("a", "7"))
-    store.put(pod("a", "9"))
-    store.leave(pod("a", "7"))
-    store.commit("10")
-    assert held(store) == {"a": "9"}
-
-
-def test_the_deletion_of_another_object_of_that_name_changes_nothing_while_staged() -> None:
-    store = Store()
-    store.begin()
-    store.put(pod("a", "9", uid="two"))
-    store.leave(pod("a", "9", uid="one"))
-    store.commit("10")
-    assert held(store) == {"a": "9"}
 
 
 # ---- The guard of each object.
@@ -281,33 +200,7 @@ def test_the_deletion_of_another_object_of_that_name_changes_nothing() -> None:
     assert held(store) == {"a": "10"}
 
 
-def test_opaque_versions_are_taken_in_as_they_come() -> None:
-    store = committed(pod("a", "xyz"), version="first")
-    assert store.put(pod("a", "xyz")) == []
-    assert told(store.put(pod("a", "abc"))) == [("xyz", "abc")]
-    assert told(store.leave(pod("a", "klm"))) == [("abc", None)]
-    store.progress("second")
-    assert store.version == "second"
-
-
-def test_the_version_moves_forward_only() -> None:
-    store = committed(version="9")
-    store.progress("10")
-    store.progress("9")
-    assert store.version == "10"
-
-
 # ---- Reading.
-
-
-def test_a_namespace_whose_last_object_left_holds_nothing_and_can_be_filled_again() -> None:
-    store = committed(pod("a", "1"), pod("b", "2"))
-    store.leave(pod("a", "3"))
-    assert held(store) == {"b": "2"}
-    store.leave(pod("b", "4"))
-    assert store.records() == ([], "100")
-    store.put(pod("a", "5"))
-    assert held(store) == {"a": "5"}
 
 
 def test_records_given_to_a_reader_do_not_change_afterwards() -> None:

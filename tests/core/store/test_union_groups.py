@@ -16,7 +16,6 @@ from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record, least
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
-from tests.rows import each_row
 from tests.world.explore import Explorer
 from tests.world.world import Run
 
@@ -81,26 +80,6 @@ def test_a_report_of_a_branch_moves_the_version_of_no_other_group(monkeypatch: p
     run = Run("web@a|gold@a|db@b|web@b").play(Explorer(0).lines)
     assert run.lie is None, run.lie
     assert len(groups) > 1
-
-
-@each_row(
-    ("versions", "oldest"),
-    [
-        (["101", "100", "102"], "100"),
-        (["99", "100"], "99"),
-        (["100", "99"], "99"),
-        (["100", "", "99"], ""),
-        (["0100", "99"], "99"),
-        (["b2", "a1"], "b2"),
-        (["b", "100"], "b"),
-        (["\u0661\u0660", "10"], "\u0661\u0660"),
-        (["7"], "7"),
-    ],
-)
-def test_the_least_version_is_the_oldest_as_far_as_versions_can_be_compared(
-    versions: list[str], oldest: str
-) -> None:
-    assert least(versions) == oldest
 
 
 def test_1_a_union_of_no_streams_knows_that_an_object_is_absent() -> None:

@@ -71,45 +71,6 @@ def test_a_second_restore_begins_anew() -> None:
 # ---- Restores under higher versions, which only the objects show.
 
 
-def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
-    union, a, b = two(pod("9", uid="lost"))
-    assert told(listed(a, "40", pod("9", uid="new"))) == []
-    assert union.pop_streams_to_relist() == {b.substore: "restored"}
-    assert told(listed(b, "40")) == [("9", None), (None, "9")]
-
-
-def test_a_listed_object_that_is_older_than_the_visible_one_shows_that_the_server_was_restored() -> None:
-    _union, a, b = two(pod("7"))
-    a.leave(pod("9"))
-    b.put(pod("9"))
-    b.leave(pod("10"))
-    a.put(pod("10"))
-    assert told(listed(a, "110", pod("7"))) == []
-    assert (a.epoch, b.epoch) == (1, 0)
-    assert told(listed(b, "110")) == [("10", "7")]
-
-
-def test_an_object_listed_otherwise_in_the_same_version_is_shown_as_listed() -> None:
-    union, a, _ = two(pod("9", data=b"old"))
-    assert told(listed(a, "40", pod("9", data=b"new"))) == [("9", "9")]
-    assert [record.data for record in union.store.records()[0]] == [b"new"]
-
-
-def test_a_branch_that_is_behind_the_shown_version_proves_nothing() -> None:
-    union, a, b = two(pod("7"))
-    b.put(pod("20"))
-    listed(a, "15", pod("7"))
-    assert (held(union), union.pop_streams_to_relist()) == ("20", {})
-
-
-def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_something() -> None:
-    union, a, b = two(pod("1"))
-    b.progress("15")
-    listed(b, "11", restored=True)
-    a.progress("20")
-    assert union.pop_streams_to_relist() == {a.substore: "restored"}
-
-
 def looked_at(groups: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Restore a server of some namespaces; return the number of keys that are looked at."""
     union = Union([Keys(f"ns-{number}") for number in range(groups)])

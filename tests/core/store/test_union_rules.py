@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
-from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.store import seen_of
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 from tests.rows import each_row
@@ -46,41 +44,6 @@ def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
 def held(union: Union) -> str | None:
     record, _ = union.store.get("shop", "it")
     return record.version if record is not None else None
-
-
-@pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
-def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(
-    fields: bytes, once: bool
-) -> None:
-    shown = pod("11")
-    _, _, b = two(shown)
-    b.put(replace(pod("11"), fields=fields))
-    assert (b.view.records()[0][0] is shown) is once
-
-
-def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
-    union = Union([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
-    for branch in writers(union):
-        listed(branch, "10")
-    shop = writers(union)[0]
-    shop.put(pod("11"))
-    assert told(shop.leave(pod("12"))) == [("11", None)]
-
-
-def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
-    union = Union([Keys("shop"), Keys("blog")])
-    shop, blog = writers(union)
-    listed(shop, "10", pod("1"))
-    listed(blog, "10")
-    assert told(shop.leave(pod("1"))) == [("1", None)]
-
-
-def test_objects_of_a_wider_watch_are_not_taken_in() -> None:
-    union = Union([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
-    shop, _ = writers(union)
-    listed(shop, "10", pod("1"))
-    assert shop.put(pod("11", name="other")) == shop.leave(pod("12", name="other")) == []
-    assert [record.name for record in union.store.records()[0]] == ["it"]
 
 
 # ---- Leaves that are unconfirmed.
@@ -136,15 +99,6 @@ def test_versions_that_cannot_be_compared_are_settled_by_equality() -> None:
     assert told(a.progress("v8")) == [("v6", None)]
 
 
-def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
-    union, a, b = two(pod("va"), version="la")
-    b.put(pod("vb"))
-    a.put(pod("vc"))
-    a.leave(pod("vd"))
-    assert held(union) == "vc"
-    assert told(b.progress("vd")) == [("vc", "vb")]
-
-
 # ---- Groups of branches that have no key in common.
 
 
@@ -180,35 +134,6 @@ def test_objects_in_several_branches_are_known_when_all_possible_holders_reporte
     listed(other, "13")
     assert (shop.version, infra.version, union.store.version) == ("12", "13", "12")
     assert {*union.near([ca.substore])} == {other.substore, ca.substore, tls.substore}
-
-
-def test_objects_that_all_or_one_alone_could_hold_are_read_without_a_detour() -> None:
-    union = grouped()
-    assert union.needed(union.substores) is union.store
-    assert union.needed(union.substores[:2]) is union.store
-    assert union.needed(union.substores[1:2]) is union.substores[1].view
-
-
-def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
-    union = grouped()
-    for branch in writers(union):
-        listed(
-            branch,
-            "10",
-            *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []),
-        )
-    one, other, two, ca, tls = writers(union)
-    listed(other, "20")
-    ca.leave(pod("9", namespace="infra", name="ca"))  # At a version that is not told.
-    for branch in (one, two):
-        branch.progress("15")
-    assert (
-        union.needed([one.substore, two.substore]).version,
-        union.needed([other.substore, ca.substore]).version,
-    ) == ("15", "10")
-    for branch in (ca, tls):
-        branch.progress("20")
-    assert union.needed([other.substore, ca.substore]).version == "20"
 
 
 @each_row("uid", ["uid", "another"], ids=["changed", "recreated"])
@@ -248,22 +173,6 @@ def test_a_change_that_a_branch_missed_is_unconfirmed_until_it_is_listed_anew() 
 
 
 # ---- The changes that readers of a split union see.
-
-
-def test_objects_enter_and_leave_the_filter_and_those_outside_of_it_are_not_seen() -> None:
-    inside = pod("5")
-    outside = OutsideRecord("shop", "it", "uid", "6", {}, (), b"")
-    moves = [
-        Change(outside, inside, ChangeCause.UPDATED),
-        Change(inside, outside, ChangeCause.UPDATED),
-        Change(None, outside, ChangeCause.ENTERED),
-        Change(inside, inside, ChangeCause.UPDATED),
-    ]
-    assert [(each.before, each.after, each.cause) for each in seen_of(moves)] == [
-        (None, inside, ChangeCause.ENTERED),
-        (inside, None, ChangeCause.LEFT),
-        (inside, inside, ChangeCause.UPDATED),
-    ]
 
 
 def test_9_an_object_that_a_list_lacks_may_have_left_at_any_earlier_version() -> None:
