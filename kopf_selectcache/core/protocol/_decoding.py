@@ -167,10 +167,10 @@ def reason_of(error: Exception) -> str:
     match error:
         case RecursionError():
             return TOO_DEEP
-        case UnicodeError():
-            return "it is not UTF-8"
         case msgspec.ValidationError():  # Without a type, all other JSON is valid.
             return OUT_OF_RANGE
+        case _ if "utf-8" in str(error).lower():  # Of UnicodeError, or of msgspec since 0.23.
+            return "it is not UTF-8"
         case _:
             return f"it isn't valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
