@@ -239,7 +239,9 @@ class StreamRequests:
                     taken += OBJECT_COST_BYTES + len(line)
                     if taken >= SLICE_BYTES:
                         taken = 0
-                        await self._let_others_run()
+                        # A busy stream never waits for its next chunk, and would block the loop.
+                        await asyncio.sleep(0)
+                        await self._storing.taken()
                 if filling and clock() - opened > settings.request_timeout:
                     # Some servers never send the bookmark that ends the initial state.
                     raise TimeoutError
@@ -256,11 +258,6 @@ class StreamRequests:
         """
         age = 0.0 if self._opened is None else self._environment.clock() - self._opened
         return Lost(why, lived=age > HEALTHY_WATCH_SECONDS, lasted=age >= REOPEN_AT_ONCE_SECONDS, clean=clean)
-
-    async def _let_others_run(self) -> None:
-        """Yield to other tasks. A busy stream never waits for its next chunk, and would block the loop."""
-        await asyncio.sleep(0)
-        await self._storing.taken()
 
 
 FOREIGN_BODIES = 1_000

@@ -116,7 +116,7 @@ class Worker:
                 else:
                     await sleep_until(self._moved, self._sleep(max(0.0, due - self._clock())))
         finally:
-            queue.shut_down(drain=False)
+            queue.shut_down()
             await self._cancel()
 
     async def _wait_for_gate(self, opened: asyncio.Future[Any]) -> None:
@@ -129,20 +129,17 @@ class Worker:
         """Return the runs of some keys."""
         return {task for key, task in self._tasks.items() if has(key.pair)}
 
-    async def stop(self, *, deadline: float = math.inf, drain: bool = False) -> frozenset[Key]:
-        """Shut the queue down, and wait until the runs have ended; return the keys whose runs were cancelled.
-
-        With `drain`, the keys that are ready run as well. Runs that take longer than `deadline` seconds are
-        cancelled.
+    async def stop(self, *, deadline: float = math.inf) -> frozenset[Key]:
+        """Shut the queue down, and wait until the runs have ended; return the keys whose runs were cancelled,
+        because they took longer than `deadline` seconds.
         """
         queue = self._queue
-        queue.shut_down(drain=drain)
+        queue.shut_down()
         if deadline == math.inf:
             await self._finished.wait()
         elif not queue.is_finished:
             await sleep_until(self._finished, self._sleep(deadline))
         cancelled = queue.running
-        queue.shut_down(drain=False)
         await self._cancel()
         return cancelled
 

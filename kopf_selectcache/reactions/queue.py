@@ -354,28 +354,17 @@ class WorkQueue:
 
     # ---- The end.
 
-    def shut_down(self, *, drain: bool) -> int:
-        """Take no more adds, and drop the delayed keys; unless `drain`, the ready ones too. Return the number
-        of dropped keys.
-
-        With `drain`, keys that are ready can still be taken, also those that run and were added meanwhile. It
-        may be called again without `drain` if that takes too long.
-        """
-        self._promote(self.clock())
+    def shut_down(self) -> None:
+        """Take no more adds, and drop the keys that do not run."""
         self.is_shut_down = True
-        dropped = [key for key, entry in self._entries.items() if not drain or entry.state is _State.WAITING]
-        for key in dropped:
-            del self._entries[key]
-        self._waiting = []
-        if not drain:
-            self._ready, self._count_ready, self._count_blocked = [], 0, 0
+        self._entries.clear()
+        self._waiting, self._ready, self._count_ready, self._count_blocked = [], [], 0, 0
         self.wake()
-        return len(dropped)
 
     @property
     def is_finished(self) -> bool:
-        """True if it is shut down, no key runs, and none will be taken."""
-        return self.is_shut_down and not self._entries and not self._running
+        """True if it is shut down, and no key runs."""
+        return self.is_shut_down and not self._running
 
     # ---- Figures.
 

@@ -150,10 +150,6 @@ class Recording:
 
     # ---- In any thread.
 
-    @property
-    def component(self) -> str:
-        return self.source.component
-
     def record(self, occurrence: Occurrence) -> None:
         """Record an occurrence. It never waits for the server, and never raises."""
         try:
@@ -451,7 +447,7 @@ def event_metrics(runtime: Runtime) -> Iterator[Metric]:
     )
     totals: dict[str, Counter[str]] = {}
     for recording in recordings_of(runtime):  # Several may have one name.
-        stats, total = recording.stats(), totals.setdefault(recording.component, Counter())
+        stats, total = recording.stats(), totals.setdefault(recording.source.component, Counter())
         total.update({**stats.outcomes, "emitted": stats.emitted, "waiting": stats.waiting})
     for component, total in totals.items():
         emitted.add_metric([component], total.pop("emitted"))

@@ -201,7 +201,7 @@ def projection(
     that is no function.
 
     >>> projection(drop=['data', ('metadata', 'annotations', 'example.com/notes')])
-    Projection(drop=(('data',), ('metadata', 'annotations', 'example.com/notes')))
+    Projection(drop=['data', ('metadata', 'annotations', 'example.com/notes')])
     >>> projection(drop=['metadata.name'])
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always

@@ -4,7 +4,6 @@ told, no more."""
 from __future__ import annotations
 
 from kopf_selectcache.core.protocol.machine import (
-    TRANSITIONS,
     Due,
     Effect,
     Idle,
@@ -20,6 +19,7 @@ from kopf_selectcache.core.protocol.machine import (
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record
+from tests.core.diagram import TRANSITIONS
 
 A, B, C = (
     Record("shop", name, f"uid-{name}", version, {}, (), b"{}")

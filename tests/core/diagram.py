@@ -1,15 +1,50 @@
-"""Draws the protocol's states for docs/protocol.md, from its table of transitions: `python -m
-tests.core.diagram` writes it anew."""
+"""The protocol's table of transitions, and its drawing for docs/protocol.md: `python -m tests.core.diagram`
+writes that anew."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-
-from kopf_selectcache.core.protocol.machine import TRANSITIONS
+from types import MappingProxyType
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 BEGIN, END = "```mermaid\n", "```\n"
+
+TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+    {
+        (state, input_): frozenset(after.split())
+        for state, row in {
+            "Idle": {"Start": "Listing Filling"},
+            "Listing": {
+                "Page": "Listing Watching Waiting",
+                "Refusal": "Waiting",
+                "Lost": "Waiting",
+                "Silent": "Waiting",
+            },
+            "Filling": {
+                "Opened": "Filling",
+                "Event": "Filling Waiting",
+                "Bookmark": "Filling Watching Waiting",
+                "Refusal": "Waiting",
+                "Lost": "Waiting",
+                "Silent": "Waiting",
+            },
+            "Watching": {
+                "Opened": "Watching",
+                "Event": "Watching Waiting",
+                "Bookmark": "Watching Waiting",
+                "Probed": "Watching",
+                "Refusal": "Waiting",
+                "Lost": "Watching Waiting",
+                "Silent": "Waiting",
+            },
+            "Waiting": {"Due": "Listing Filling Watching"},
+        }.items()
+        for input_, after in row.items()
+    }
+)
+"""For each state and each input that can come in it, the states that can follow. Anything else is a mistake
+of ours."""
 
 
 def drawn(transitions: Mapping[tuple[str, str], frozenset[str]] = TRANSITIONS) -> str:

@@ -134,8 +134,8 @@ class Model:
             self.now = max(self.now, due if due is not None else 0.0)
         assert not self.ready
         assert not self.delayed
-        dropped = self.queue.shut_down(drain=True)
-        assert (dropped, self.queue.is_finished) == (0, True)
+        self.queue.shut_down()
+        assert self.queue.is_finished
 
 
 @settings(max_examples=60, deadline=None)
@@ -246,34 +246,19 @@ def test_retries_double_up_to_a_limit_with_a_random_share() -> None:
     assert (run.key, run.failures) == (A, 1)
 
 
-@pytest.mark.parametrize(("drain", "left"), [(True, [B, A]), (False, [])])
-def test_the_end_drains_or_drops(*, drain: bool, left: list[Key]) -> None:
+def test_the_end_drops_what_does_not_run() -> None:
     queue, _ = made()
     queue.add(A)
     taken(queue)
     queue.add(A)
     queue.add(B)
     queue.add_after(C, 5.0)
-    assert queue.shut_down(drain=drain) == (1 if drain else 3)
+    queue.shut_down()
     assert queue.is_shut_down
     assert (queue.add(C), queue.add_after(C, 1.0), queue.add_rate_limited(C)) == (False, False, None)
-    found = taken(queue)
-    assert not queue.is_finished
+    assert (taken(queue), queue.is_finished) == ([], False)
     queue.done(A)
-    found += taken(queue)
-    assert found == left
-    for key in queue.running:
-        queue.done(key)
-    assert queue.is_finished
-
-
-def test_a_drain_that_takes_too_long_may_be_given_up() -> None:
-    queue, _ = made()
-    queue.add(A)
-    queue.shut_down(drain=True)
-    assert not queue.is_finished
-    assert queue.shut_down(drain=False) == 1
-    assert queue.is_finished
+    assert (taken(queue), queue.is_finished) == ([], True)
 
 
 def test_whoever_waits_is_woken_for_each_key_and_each_earlier_delay() -> None:
@@ -292,7 +277,7 @@ def test_whoever_waits_is_woken_for_each_key_and_each_earlier_delay() -> None:
     assert woken(lambda: queue.add_after(C, 4.0))
     taken(queue)
     assert woken(lambda: queue.done(A))
-    assert woken(lambda: queue.shut_down(drain=True))
+    assert woken(queue.shut_down)
 
 
 def test_the_last_causes_of_a_key_are_remembered() -> None:

@@ -120,21 +120,6 @@ async def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_the
     ]
 
 
-async def test_a_stop_that_drains_runs_the_ready_keys() -> None:
-    async with Works(limit=1) as works:
-        for key in (A, B):
-            works.queue.add(key)
-        works.queue.add_after(C, 5.0)
-        await until(lambda: works.begun == [A])
-        stopping = asyncio.create_task(works.worker.stop(deadline=30.0, drain=True))
-        await until(lambda: works.queue.is_shut_down)
-        works.going[A].set()
-        await until(lambda: works.begun == [A, B])
-        works.going[B].set()
-        assert await stopping == frozenset()
-        await works.task
-
-
 async def test_a_worker_that_waits_for_a_delay_stops_at_once() -> None:
     async with Works() as works:
         works.queue.add_after(A, 5.0)

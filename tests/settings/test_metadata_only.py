@@ -79,7 +79,7 @@ def test_keep_and_drop_apply_to_parts_of_the_metadata_as_to_whole_objects(
 def test_the_declaration_is_shown_as_it_is_written() -> None:
     projection = Cached("app=web", metadata_only=True, drop=["metadata.annotations"]).projection
     assert str(projection) == "metadata_only=True, drop=['metadata.annotations']"
-    assert repr(projection) == "Projection(drop=(('metadata', 'annotations'),), metadata_only=True)"
+    assert repr(projection) == "Projection(metadata_only=True, drop=['metadata.annotations'])"
     assert cache_of().explain("pods").partial == "metadata_only=True"
 
 

@@ -39,9 +39,7 @@ store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -334,42 +332,6 @@ class Waiting(Struct, frozen=True, gc=False):
 
 
 State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
-
-TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
-    {
-        (state, input_): frozenset(after.split())
-        for state, row in {
-            "Idle": {"Start": "Listing Filling"},
-            "Listing": {
-                "Page": "Listing Watching Waiting",
-                "Refusal": "Waiting",
-                "Lost": "Waiting",
-                "Silent": "Waiting",
-            },
-            "Filling": {
-                "Opened": "Filling",
-                "Event": "Filling Waiting",
-                "Bookmark": "Filling Watching Waiting",
-                "Refusal": "Waiting",
-                "Lost": "Waiting",
-                "Silent": "Waiting",
-            },
-            "Watching": {
-                "Opened": "Watching",
-                "Event": "Watching Waiting",
-                "Bookmark": "Watching Waiting",
-                "Probed": "Watching",
-                "Refusal": "Waiting",
-                "Lost": "Watching Waiting",
-                "Silent": "Waiting",
-            },
-            "Waiting": {"Due": "Listing Filling Watching"},
-        }.items()
-        for input_, after in row.items()
-    }
-)
-"""For each state and each input that can come in it, the states that can follow. Anything else is a mistake
-of ours."""
 
 
 class Misuse(AssertionError):

@@ -122,11 +122,7 @@ class IndexedProperty(NamedTuple):
     key: str = ""
 
     def __str__(self) -> str:
-        match self.by:
-            case "owner":
-                return "owners"
-            case _:
-                return f"{self.by} {self.key}"
+        return "owners" if self.by == "owner" else f"{self.by} {self.key}"
 
 
 def in_words(by: str) -> str:
@@ -595,11 +591,9 @@ def _by_name(held: Held, spaces: Iterable[str], names: Collection[str]) -> Itera
 def _reading(dimension: IndexedProperty) -> Callable[[Record], Collection[str]]:
     """Return the function that extracts the values of a record."""
     key = dimension.key
-    match dimension.by:
-        case "owner":
-            return _owners
-        case _:
-            return lambda record: () if (value := record.labels.get(key)) is None else (value,)
+    if dimension == OWNER:
+        return _owners
+    return lambda record: () if (value := record.labels.get(key)) is None else (value,)
 
 
 def _owners(record: Record) -> Collection[str]:

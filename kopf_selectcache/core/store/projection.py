@@ -152,7 +152,7 @@ class Projection:
     """The stored part of each object; by default all but `managedFields`.
 
     >>> Projection.of(drop=['spec.containers.env', ('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration')])
-    Projection(drop=(('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration'), ('spec', 'containers', 'env')))
+    Projection(drop=[('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration'), 'spec.containers.env'])
     """  # A line of an example is not broken.  # noqa: E501
 
     keep: tuple[Keys, ...] | None = None
@@ -212,13 +212,7 @@ class Projection:
         object.__setattr__(self, "keeps_managed", not self.lost(MANAGED))
 
     def __repr__(self) -> str:
-        options = {"keep": self.keep, "drop": self.drop or None}
-        shown = [f"{name}={value!r}" for name, value in options.items() if value is not None]
-        if self.transform is not None:
-            shown.append(f"transform={function_name(self.transform)}")
-        if self.metadata_only:
-            shown.append("metadata_only=True")
-        return f"Projection({', '.join(shown)})"
+        return f"Projection({self})"
 
     def __str__(self) -> str:
         """Write it as it is declared."""
@@ -257,17 +251,17 @@ class Projection:
 
     def stores(self, path: Keys) -> bool:
         """Return True if everything at this path is stored."""
-        tree = self._stored
-        for key in path:
-            tree = tree.part(key)
-        return tree.whole
+        return self._at(path).whole
 
     def lost(self, path: Keys) -> bool:
         """Return True if nothing at this path is stored."""
+        return self._at(path).is_empty
+
+    def _at(self, path: Keys) -> Tree:
         tree = self._stored
         for key in path:
             tree = tree.part(key)
-        return not tree.rest and not tree.parts
+        return tree
 
     def dropping(self, path: Keys) -> Keys | None:
         """Return the dropped path that is equal to, inside or around this path; None if there is none."""

@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 
 from kopf_selectcache.core.protocol.machine import (
-    TRANSITIONS,
     Due,
     Filling,
     Idle,
@@ -27,6 +26,7 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Bookmark, Event
 from kopf_selectcache.core.protocol.pager import Pager
 from tests.core.client import CUT, GONE, A, page
+from tests.core.diagram import TRANSITIONS
 from tests.rows import each_row
 
 # ---- The table.
