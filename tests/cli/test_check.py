@@ -291,12 +291,6 @@ async def follow(name, patch, deleted, **_):
         assert said.code == 1
         assert "no such thing can be selected by" in said.output
 
-    def test_all_problems_are_reported_at_once(self, command: Command) -> None:
-        said = command(
-            "check", "select['example.com/v1/widgets'] = ''\nselect['example.com/v1/gadgets'] = ''"
-        )
-        assert "2 problems (!)." in said.output
-
 
 class TestKopfsOwnWatches:
     HANDLERS = "\n@kopf.on.event('v1', 'pods')\n@selectcache.with_cache\ndef react(cache, **_): ...\n"
@@ -335,12 +329,6 @@ class TestFetches:
             " {apiGroups: ['']" in said.output
         )
 
-    def test_one_that_is_there_is_not(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user(
-            WEB, [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}]
-        )
-        assert command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING).code == 0
-
 
 class TestLive:
     WRITING = (
@@ -359,10 +347,6 @@ class TestLive:
 
 
 class TestOperatorsThatCannotBeChecked:
-    def test_no_operator(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["check"]) == 2
-        assert "no operator is given" in capsys.readouterr().err
-
     def test_no_such_file(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "nowhere.py"]) == 2
         assert "there is no file nowhere.py" in capsys.readouterr().err
@@ -434,13 +418,6 @@ class TestOperatorsThatCannotBeChecked:
 
         monkeypatch.setattr(Counter, "held", interrupted)
         assert command("check", "select['v1/pods'] = 'app=web'") == (130, "", "")
-
-    def test_no_credentials(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("KUBECONFIG", "/nowhere")
-        monkeypatch.setenv("HOME", "/nowhere")
-        said = command("check", "select['v1/pods'] = 'app=web'")
-        assert said.code == 2
-        assert "can't log in" in said.errors
 
     @pytest.mark.parametrize(
         ("value", "told"),

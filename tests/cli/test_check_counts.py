@@ -116,17 +116,6 @@ class TestWhatWouldBeHeld:
         )
         assert shown.getvalue().splitlines() == ["counting v1/pods: 500", "counting v1/pods: 501"]
 
-    def test_all_there_is_of_a_kind_is_counted_and_weighed_in_one_request(
-        self, busy: EmbeddedCluster, command: Command
-    ) -> None:
-        command("check", "select['v1/pods'] = 'app=web'")
-        asked = [
-            each
-            for each in busy.requests
-            if (each.verb, each.resource) == ("list", "pods") and "labelSelector" not in each.query
-        ]
-        assert len(asked) == 1
-
     @pytest.mark.usefixtures("busy")
     def test_names_that_share_a_watch_are_counted_alone(self, command: Command) -> None:
         declared = (
@@ -152,17 +141,6 @@ class TestWhatWouldBeHeld:
             (1, 1),
             (4, 6),
         ]
-
-    def test_all_objects_are_counted_in_the_namespaces_that_only_the_filter_names(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
-        for namespace in ("shop", "infra"):
-            cluster.namespace(namespace)
-        cluster.create(pod("web-1", "web", namespace="infra"))
-        said = parsed(
-            command("check", "select['v1/pods'] = Selector(namespaces=['infra'])", "-n", "shop", "-o", "json")
-        )["caches"][0]
-        assert (said["cached"]["objects"], said["all"]["objects"]) == (1, 1)
 
     def test_without_the_right_to_list_all_the_named_namespaces_are_counted(
         self,
@@ -205,15 +183,6 @@ class TestWhatWouldBeHeld:
             ).code
             == 0
         )
-
-    def test_later_pages_are_weighed_as_well(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.create(
-            *(pod(f"a-{number}", "web") for number in range(500)),
-            *(pod(f"b-{number}", "web", size=10_000) for number in range(500)),
-        )
-        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
-        assert said["cached"]["sampledObjects"] == 200
-        assert 4_000_000 < said["cached"]["bytes"] < 7_000_000
 
     @pytest.mark.parametrize(
         ("many", "storage", "packs"),
@@ -285,20 +254,6 @@ class TestWhatWouldBeHeld:
             in said.output
         )
 
-    def test_with_a_transform_no_hint_about_the_paths_of_keep_is_shown(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
-        cluster.create(pod("web-1", "web"))
-        declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'], transform=lambda obj: obj)"
-        assert "specs.nodeName" not in command("check", declared).output.split("\n", 2)[2]
-
-    def test_paths_of_the_defaults_are_of_other_kinds_too(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
-        cluster.create(pod("web-1", "web"))
-        declared = "settings.selectcache.defaults.keep = ['data']\nselect['v1/pods'] = 'app=web'"
-        assert command("check", declared).code == 0
-
     def test_objects_that_could_not_be_counted_are_not_taken_for_none(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
@@ -340,11 +295,6 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
             "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls"
             in said.output.splitlines()
         )
-
-    def test_wide_shows_the_metadata_of_a_split_cache(self, command: Command) -> None:
-        declared = "select['v1/pods'] = selectcache.Cached('app=web', outside='metadata')"
-        lines = command("check", declared, "-o", "wide").output.splitlines()
-        assert "kept: all but managedFields, outside='metadata'" in [line.strip() for line in lines]
 
     @pytest.mark.usefixtures("busy")
     def test_the_objects_inside_of_a_split_cache_are_counted(self, command: Command) -> None:

@@ -77,11 +77,6 @@ def test_the_decision_is_not_shown_where_feeding_is_off_unless_asked_for(command
     assert "because settings.selectcache.one_watch is False" in said.output
 
 
-def test_nothing_is_shown_of_kinds_without_kopf_handlers(command: Command) -> None:
-    (cache,) = parsed(command("check", ON + WEB, "-o", "json"))["caches"]
-    assert cache["kopfHandlers"] == []
-
-
 def test_a_kind_that_is_declared_later_keeps_a_second_watch(command: Command) -> None:
     late = ("--kind", "v1/pods", "--filter", "")
     said = command("check", ON + "select['v1/nodes'] = ''", *late, handlers=OF_WEB)

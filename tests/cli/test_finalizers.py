@@ -145,13 +145,6 @@ def test_20_names_or_all_are_needed(remove: Run, arguments: list[str]) -> None:
     assert (said.code, said.output, said.errors.count("hint: Write")) == (2, "", 1)
 
 
-@pytest.mark.usefixtures("nowhere")
-def test_20_a_login_that_fails_is_an_error(remove: Run) -> None:
-    said = remove("cm", "a")
-    assert (said.code, said.output) == (2, "")
-    assert "the operator can't log in" in said.errors
-
-
 # ---- What `check` and `rbac` say of finalizers.
 
 SELECT = "select['v1/configmaps'] = selectcache.EVERYTHING"

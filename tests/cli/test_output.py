@@ -159,13 +159,6 @@ def finalized(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "finalizers": [KOPFS]}}
 
 
-@pytest.mark.usefixtures("cluster")
-def test_the_output_of_the_operator_itself_is_not_part_of_the_json(command: Command) -> None:
-    said = command("check", f"{WEB}\nprint('hello')", "-o", "json")
-    assert (said.code, said.errors) == (0, "hello\n")
-    assert parsed(said)["problemCount"] == 0
-
-
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("name", ["check", "why", "outside", "rbac"])
 def test_an_error_is_a_document_for_programs_and_two_lines_for_people(command: Command, name: str) -> None:
@@ -238,12 +231,3 @@ def test_options_are_in_groups(name: str, capsys: pytest.CaptureFixture[str]) ->
         ] == [], group
     general = text.partition("\noptions:\n")[2].partition("\n\n")[0]
     assert len(general.splitlines()) == 1, "only --help"
-
-
-def test_each_command_has_one_sentence_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "Check a Kopf operator's caches before you deploy it." in text
-    for command in COMMANDS:
-        assert command.HELP in text

@@ -81,19 +81,6 @@ def test_an_object_that_a_split_cache_has_the_labels_of_is_hidden_as_well(
     assert said.output == (f"{LOST}{LOOKED}")
 
 
-def test_an_object_of_a_held_one_is_listed_without_handlers(
-    cluster: EmbeddedCluster, command: Command
-) -> None:
-    (web,) = cluster.create(pod("web-1", "web"))
-    cluster.create(owned(config("settings", app="db"), api_version(web, "Pod")))
-    declared = f"{PODS}\nselect['v1/configmaps'] = ['app=web', Selector('tier', namespaces=['infra'])]"
-    said = command("outside", declared)
-    assert said.output == (
-        "configmaps/settings in default: pods/web-1 in default owns it, but it fails app=web; or"
-        " namespace=infra and tier\nSearched: configmaps, pods.\n"
-    )
-
-
 def test_objects_that_are_named_are_listed(cluster: EmbeddedCluster, command: Command) -> None:
     names = ("by-key", "by-ref", "by-kind", "in-list", "elsewhere", "unnamed")
     cluster.create(*(config(name, app="db") for name in names), config("held", app="web"))
@@ -120,12 +107,6 @@ def test_objects_that_are_named_are_listed(cluster: EmbeddedCluster, command: Co
         line.endswith(": widgets.example.com/mine in default refers to it, but it fails app=web")
         for line in lines
     )
-
-
-def test_nothing_is_hidden_by_a_filter_that_fits(cluster: EmbeddedCluster, command: Command) -> None:
-    mine = widget(cluster)
-    cluster.create(owned(pod("web-1", "web"), mine), pod("db-1", "db"))
-    assert command("outside", PODS, handlers=HANDLERS) == (0, NOTHING + LOOKED, "")
 
 
 def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster, command: Command) -> None:

@@ -142,14 +142,6 @@ class TestManifestsOfACache:
         assert said.output.count("is not written out. Give it with --fetch") == 1
         assert "# The kind of cache.fetch in web.py, line 11, " in said.output
 
-    def test_a_file_may_be_of_any_encoding(self, command: Command, tmp_path: Path) -> None:
-        (tmp_path / "latin.py").write_bytes(
-            b"# -*- coding: latin-1 -*-\nasync def helper(cache): return await cache.fetch('configmaps',"
-            b" '\xe9', 'b')\n"
-        )
-        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport latin\n")
-        assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]} in rules(said.output)[""]
-
     def test_fetches_of_a_library_are_not_the_operators(
         self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -184,12 +176,6 @@ class TestManifestsOfACache:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "--account", account)
         assert (said.code, "is not NAMESPACE/NAME, such as operators/web" in said.errors) == (2, True)
 
-    def test_json_has_the_content_of_yaml(self, command: Command) -> None:
-        declared = "select['v1/pods'] = 'app=web'"
-        assert json.loads(command("rbac", declared, "-o", "json").output)["items"] == list(
-            yaml.safe_load_all(command("rbac", declared).output)
-        )
-
     def test_beside_json_the_unknown_kinds_are_reported(self, command: Command) -> None:
         said = command(
             "rbac",
@@ -222,18 +208,6 @@ class TestManifestsOfHandlers:
             {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch", "patch"]},
             {"apiGroups": ["example.com"], "resources": ["webapps/status"], "verbs": ["patch"]},
         ]
-
-    @pytest.mark.parametrize(
-        "decorated",
-        ["@kopf.timer('services', interval=5)", "@kopf.daemon('services')", "@kopf.on.delete('services')"],
-    )
-    def test_and_so_it_does_for_timers_and_daemons(self, command: Command, decorated: str) -> None:
-        said = command(
-            "rbac", "select['v1/pods'] = 'app=web'", handlers=f"\n{decorated}\ndef react(**_): ...\n"
-        )
-        assert {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch", "patch"]} in rules(
-            said.output
-        )[""]
 
     @pytest.mark.parametrize(
         ("arguments", "verbs"), [("**_", ["list", "watch"]), ("patch, **_", ["list", "watch", "patch"])]
@@ -422,10 +396,6 @@ class TestManifestsOfHandlers:
         handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
         declared = "select['example.com/v1/widgets'] = ''\nselect['example.org/v1/widgets'] = ''"
         assert command("rbac", declared, handlers=handlers).code == 2
-
-    def test_it_is_none_of_another_name(self, command: Command) -> None:
-        handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
-        assert command("rbac", "select['example.com/v1/gadgets'] = ''", handlers=handlers).code == 2
 
 
 class TestCustomKinds:

@@ -21,14 +21,6 @@ class TestCachesThatAreDeclaredAtRunTime:
         assert {resource for rule in found[""] for resource in rule["resources"]} == {"configmaps", "pods"}
         assert found["infra"] == [READ | {"resources": ["secrets"], "resourceNames": ["ca"]}]
 
-    def test_an_operator_that_declares_nothing_at_the_start(self, command: Command) -> None:
-        said = command("rbac", "", "--kind", "pods", "--filter", "app=web")
-        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
-
-    def test_an_operator_that_declares_all_in_handlers(self, command: Command) -> None:
-        said = command("rbac", "def f(cache): cache.blocking.declare('pods', 'app=web')")
-        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
-
     @pytest.mark.parametrize(
         "given",
         [
@@ -82,12 +74,6 @@ class TestCachesThatAreDeclaredAtRunTime:
         changing = f"    cache.declare('v1/secrets', {selector}{given}, replace=True)"
         found = of_caches(command("rbac", code.replace("NAMES", names) + changing).output)["shop"]
         assert any("resourceNames" not in each for each in found) == is_shared
-
-    def test_a_filter_of_the_command_line_keeps_the_options_of_the_settings(self, command: Command) -> None:
-        declared = "Cached(Selector(names=['a', 'b'], namespaces=['infra']), share_watches=True)"
-        names = "Selector(names=['c', 'd'], namespaces=['shop'])"
-        said = command("rbac", f"select['v1/secrets'] = {declared}", "--kind", "secrets", "--filter", names)
-        assert of_caches(said.output)["shop"] == [READ | {"resources": ["secrets"]}]
 
     @pytest.mark.parametrize(
         ("named", "hints"),

@@ -92,3 +92,26 @@ async def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.Ope
         released.set()
         await operator.gate(None, None)
         assert await called_after_an_hour(registry) == "ran", "what needs no waiting needs no time"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_not_even_a_function_called_by_a_handler_reads_the_object_not_stored_yet(
+    is_async: bool, registry: kopf.OperatorRegistry
+) -> None:
+    seen: list[list[str]] = []
+
+    @with_cache
+    def others(cache: Any, body: Any) -> list[str]:
+        assert body["metadata"]["name"] == "new"
+        return names_of(cache)
+
+    def handle(cache: Any, body: Any, **_: Any) -> None:
+        seen.extend([names_of(cache), others(body=body)])
+
+    async def handle_async(**kwargs: Any) -> None:
+        handle(**kwargs)
+
+    kopf.on.validate("pods", registry=registry)(with_cache(handle_async if is_async else handle))
+    async with launched(declaring(pods=""), Cluster(pod("web-1"))):
+        assert (await reviewed(registry, pod("new", version=20), "UPDATE"))["allowed"]
+    assert seen == [["web-1"], ["web-1"]]

@@ -217,6 +217,17 @@ class TestStart:
         async with ours as cache:
             await cache.wait_synced()
 
+    async def test_stop_ends_a_start_that_is_about_to_return(self, other: EmbeddedCluster) -> None:
+        before = asyncio.all_tasks()
+        ours = Caches(WEB, login=credentials(other))
+        start = asyncio.create_task(ours.start())
+        while not ours.informers:  # Stopped in just that cycle.  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await ours.stop()
+        with pytest.raises(ReadError, match=r"stop\(\) was called"):
+            await start
+        await nothing_left(before)
+
     async def test_a_start_that_is_cancelled_leaves_nothing(self, other: EmbeddedCluster) -> None:
         before = asyncio.all_tasks()
         ours, begun, may_end = self.slow(other)

@@ -31,6 +31,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.apiserver.process import free_port
+from tests.faults.environment import reached
 from tests.plugin.test_kopf_names import ADVICE
 
 LOGGER = logging.getLogger("kopf.test")
@@ -138,11 +139,12 @@ async def test_each_try_of_kopf_is_checked() -> None:
 async def test_a_write_of_kopf_that_is_not_answered_in_time_may_be_executed_later() -> None:
     async with served() as (cluster, settings):
         settings.networking.error_backoffs = []
+        await patched(settings, labelled("early"))  # So that the time is not spent on a connection.
         silence = cluster.faults.add(Silence(), verb="patch", resource="pods")
         fence = Fence(lambda: 0.05)
         with fenced(fence), pytest.raises(TimeoutError):
             await patched(settings, labelled("late"))
-        assert len(silence.hits) == 1
+        assert await reached(lambda: len(silence.hits) == 1)
         silence.release()
         assert not fence.close()
 
