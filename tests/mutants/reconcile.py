@@ -43,7 +43,7 @@ RECONCILE: tuple[Mutant, ...] = (
         "        self._entries.clear()\n        self._waiting, self._ready, self._count_ready, self._count_blocked = [], [], 0, 0\n",
         "",
         17,
-        (QUEUE + "test_the_end_drops_what_does_not_run",),
+        (QUEUE + "test_the_end_drops_keys_that_do_not_run",),
     ),
     Mutant(
         "hand a key out while it runs",

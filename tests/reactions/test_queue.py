@@ -246,7 +246,7 @@ def test_retries_double_up_to_a_limit_with_a_random_share() -> None:
     assert (run.key, run.failures) == (A, 1)
 
 
-def test_the_end_drops_what_does_not_run() -> None:
+def test_the_end_drops_keys_that_do_not_run() -> None:
     queue, _ = made()
     queue.add(A)
     taken(queue)
