@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import hypothesis
 import pytest
@@ -111,8 +111,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
-    times: Any = pyfuncitem.funcargs.get("times")
-    running = run if times is None else times.run
+    running = getattr(pyfuncitem.funcargs.get("times"), "run", run)
     running(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
 
