@@ -219,6 +219,25 @@ def test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_resto
     assert client.state.known.floor == "41"
 
 
+@each_row("end", [Silent(), LIVED])
+def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the_version(end: Input) -> None:
+    client = watching()
+    client.on(CUT, Due())
+    assert client.fail(end, PATIENCE_FAILURES - 1) == (Watch("100"),)
+    for _ in range(3):
+        assert client.fail(end) == (Begin(), List()), "each time, until it says something"
+        client.on(page("100"))
+
+
+def test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then() -> None:
+    client = Client(Start(), page("100"))
+    for version in ("100", "120", "120"):
+        for _ in range(PATIENCE_FAILURES):
+            assert client.fail(Silent()) == (Watch(version),)
+        assert client.fail(Silent()) == (Begin(), List())
+        client.on(page("120"))
+
+
 def test_12_a_probe_that_counts_moves_a_watch_forward_and_hides_no_failure_of_it() -> None:
     client = watching()
     client.on(CUT, Due())
