@@ -12,7 +12,7 @@ import inspect
 import runpy
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +20,12 @@ from typing import Any, NamedTuple
 import click
 import kopf
 import pytest
+from kopf._cogs.aiokits.aiotoggles import ToggleSet
 from kopf._cogs.structs.ephemera import Memo
+from kopf._cogs.structs.references import NamespaceName
 from kopf._core.engines.activities import run_activity
 from kopf._core.engines.indexing import OperatorIndexers
+from kopf._core.reactor import queueing
 from kopf._core.reactor.running import spawn_tasks
 
 from tests.conftest import is_older
@@ -238,6 +241,25 @@ def test_an_operators_file_is_loaded_into_the_default_registry(
     ), ADVICE
 
 
+async def test_the_authenticator_fills_an_empty_vault_by_the_login_handlers(names: Any) -> None:
+    registry = kopf.OperatorRegistry()
+    here = kopf.ConnectionInfo(server="https://here")
+    registry._activities.append(made(names, "ours", names.Activity.AUTHENTICATION, lambda **_: here))
+    vault = names.Vault()
+    login = asyncio.create_task(
+        names.authenticator(
+            registry=registry,
+            settings=kopf.OperatorSettings(),
+            indices=names.OperatorIndexers().indices,
+            vault=vault,
+            memo=Memo(),
+        )
+    )
+    await vault.wait_for_readiness()
+    login.cancel()
+    assert [info.server async for _, info in vault] == ["https://here"], ADVICE
+
+
 def test_the_arguments_of_kopf_run_are_in_its_context(names: Any) -> None:
     with names.run_command.make_context(
         "run", ["--namespace=a", "-n", "b", "--module=m", "file.py"], auto_envvar_prefix="KOPF_RUN"
@@ -247,6 +269,19 @@ def test_the_arguments_of_kopf_run_are_in_its_context(names: Any) -> None:
 
 
 # ---- Registries: where hooks come from.
+
+
+async def test_every_operator_asks_iter_handlers_of_its_registry_for_activities(names: Any) -> None:
+    registry = kopf.OperatorRegistry()
+    assert isinstance(registry._activities, names.ActivityRegistry), ADVICE
+    assert parameters(names.ActivityRegistry.iter_handlers)[:2] == ["self", "activity"], ADVICE
+
+    class Extended(names.ActivityRegistry):  # type: ignore[misc]  # The class is given as Any.
+        def iter_handlers(self, activity: Any) -> Any:
+            yield made(names, "ours", activity, lambda **_: "called")
+
+    registry._activities = Extended()
+    assert await activity_results(registry, names.Activity.STARTUP) == {"ours": "called"}, ADVICE
 
 
 def test_startup_handlers_run_in_the_order_in_which_they_are_yielded(names: Any) -> None:
@@ -468,6 +503,66 @@ def test_kopf_run_is_a_click_command_with_the_namespaces_among_its_parameters(na
 # ---- Calling handlers.
 
 
+def test_wrapped_functions_take_their_id_and_async_kind_from_the_wrapped_one(names: Any) -> None:
+    async def stands_for(**_: Any) -> None:
+        pass
+
+    def wrapper(**_: Any) -> None:
+        pass
+
+    wrapper.__wrapped__ = stands_for  # type: ignore[attr-defined]  # As functools.wraps does.
+    assert names.is_async_fn(wrapper), ADVICE
+    assert names.is_async_fn(functools.partial(wrapper, param=1)), ADVICE
+    assert names.get_callable_id(wrapper) == stands_for.__qualname__, ADVICE
+    assert names.get_callable_id(functools.partial(wrapper, param=1)) == stands_for.__qualname__, ADVICE
+    assert names.get_callable_id(lambda: 0).startswith("lambda:"), ADVICE
+    with pytest.raises(ValueError, match="Cannot get id"):
+        names.get_callable_id(object())
+
+
+async def test_invoke_calls_sync_functions_in_threads_with_the_context(names: Any) -> None:
+    settings = kopf.OperatorSettings()
+    names.settings_var.set(settings)
+    in_thread = await names.invoke(
+        lambda **kw: (names.settings_var.get(), threading.current_thread(), kw),
+        settings=settings,
+        kwargs={"a": 1},
+    )
+    assert in_thread[0] is settings, ADVICE
+    assert in_thread[1] is not threading.current_thread(), ADVICE
+    assert in_thread[2] == {"a": 1}, ADVICE
+
+    async def awaited(**kw: Any) -> Any:
+        return threading.current_thread(), kw
+
+    in_task = await names.invoke(awaited, settings=settings, kwargs={"b": 2})
+    assert in_task == (threading.current_thread(), {"b": 2}), ADVICE
+    settings.execution.executor.shutdown()
+
+
+async def test_daemons_have_a_stopper_to_wait_for_in_tasks_and_in_threads(names: Any) -> None:
+    stopper = names.DaemonStopper()
+    assert not stopper.is_set(), ADVICE
+    stopper.set()
+    await stopper.async_event.wait()
+    assert stopper.is_set(), ADVICE
+    assert stopper.sync_waiter.wait(60), ADVICE
+    assert "stopper" in names.DaemonCause.__dataclass_fields__, ADVICE
+    assert issubclass(names.DaemonHandler, names.SpawningHandler), ADVICE
+
+
+def test_causes_are_distinguished_by_class(names: Any) -> None:
+    for cause in (names.WatchingCause, names.DaemonCause, names.WebhookCause):
+        assert issubclass(cause, names.ResourceCause), ADVICE
+        assert "body" in cause.__dataclass_fields__, ADVICE
+    assert not issubclass(names.ActivityCause, names.ResourceCause), ADVICE
+    assert "type" in names.WatchingCause.__dataclass_fields__, ADVICE
+    assert "userinfo" in names.WebhookCause.__dataclass_fields__, ADVICE
+    assert {"activity", "logger", "settings"} <= set(names.ActivityCause.__dataclass_fields__), ADVICE
+    assert {"STARTUP", "CLEANUP", "PROBE", "AUTHENTICATION"} <= set(names.Activity.__members__), ADVICE
+    assert "when" in names.ResourceHandler.__dataclass_fields__, ADVICE
+
+
 def test_combinations_of_callbacks_keep_them_in_their_closures() -> None:
     def one(**_: Any) -> bool:
         return True
@@ -480,6 +575,61 @@ def test_combinations_of_callbacks_keep_them_in_their_closures() -> None:
 
 
 # ---- Watchers.
+
+
+async def test_a_watcher_takes_its_events_from_a_function_that_it_looks_up_when_it_begins(
+    names: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It needs LISTED to let go of what waits for its index, and no `type` for the objects before it."""
+    given: list[Mapping[str, Any]] = []
+    handled: list[Any] = []
+    pods = names.Resource("", "v1", "pods", kind="Pod")
+    paused, indexed = ToggleSet(any), ToggleSet(all)
+    toggle = await indexed.make_toggle(name="pods")
+    is_listed, is_handled = asyncio.Event(), asyncio.Event()
+
+    async def watch(**kwargs: Any) -> AsyncIterator[Any]:
+        given.append(kwargs)
+        body = {"metadata": {"uid": "one", "resourceVersion": "1"}}
+        yield {"type": None, "object": body}
+        yield names.LISTED
+        is_listed.set()
+        yield {"type": "MODIFIED", "object": body}
+        await asyncio.Event().wait()
+
+    async def process(*, raw_event: Any, **_: Any) -> None:
+        handled.append(raw_event["type"])
+        if len(handled) == 2:
+            is_handled.set()
+
+    monkeypatch.setattr(names.watching, "infinite_watch", watch)
+    watcher = asyncio.create_task(
+        queueing.watcher(
+            namespace=NamespaceName("shop"),
+            settings=kopf.OperatorSettings(),
+            resource=pods,
+            processor=process,
+            operator_paused=paused,
+            operator_indexed=indexed,
+            resource_indexed=toggle,
+        )
+    )
+    await is_listed.wait()
+    assert toggle not in indexed, ADVICE
+    await is_handled.wait()
+    watcher.cancel()
+    await asyncio.gather(watcher, return_exceptions=True)
+    assert given[0]["operator_paused"] is paused, ADVICE
+    assert set(given[0]) == {"settings", "resource", "namespace", "operator_paused"}, ADVICE
+    assert (given[0]["resource"], given[0]["namespace"]) == (pods, "shop"), ADVICE
+    assert handled == [None, "MODIFIED"], ADVICE
+
+
+def test_kopfs_own_function_takes_the_arguments_of_a_watcher_and_yields_events(names: Any) -> None:
+    own = vars(names.watching).get("_selectcache_infinite_watch", names.watching.infinite_watch)
+    needed = {"settings", "resource", "namespace", "operator_paused"}
+    assert needed <= set(inspect.signature(own).parameters), ADVICE
+    assert inspect.isasyncgenfunction(own), ADVICE
 
 
 def test_only_watchers_of_handled_objects_know_of_pauses(names: Any) -> None:

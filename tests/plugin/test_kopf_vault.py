@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import kopf
+import pytest
 
 from kopf_selectcache import _kopf
 
@@ -13,6 +14,42 @@ from .test_kopf_names import ADVICE
 
 names: Any = _kopf
 """Untyped: texts serve as keys of credentials."""
+
+
+async def test_the_vault_waits_until_it_is_filled_and_logs_in_anew_when_credentials_fail() -> None:
+    vault = names.Vault()
+    waiting = asyncio.create_task(vault.wait_for_readiness())
+    old, new = kopf.ConnectionInfo(server="https://old"), kopf.ConnectionInfo(server="https://new")
+    await asyncio.sleep(0)
+    assert not waiting.done(), ADVICE
+    await vault.populate({"login": old})
+    await waiting
+    made: list[Any] = []
+
+    def factory(info: Any) -> Any:
+        made.append(info)
+        return info.server
+
+    async def relogin() -> None:
+        await vault.wait_for_emptiness()
+        await vault.populate({"login": new})
+
+    relogged = asyncio.create_task(relogin())
+    async for key, info, factored in vault.extended(factory, "tests"):
+        if info is old:
+            assert factored == "https://old", ADVICE
+            await vault.invalidate(key, info, exc=RuntimeError())
+    await relogged
+    assert made == [old, new], ADVICE
+    await names.Vault({"login": old}).wait_for_readiness()
+
+
+async def test_an_empty_login_raises_login_error() -> None:
+    vault = names.Vault()
+    await vault.populate({})
+    with pytest.raises(names.LoginError):
+        async for _ in vault.extended(str, "tests"):
+            pass
 
 
 async def test_a_vault_has_the_attributes_that_the_import_cannot_see() -> None:
@@ -119,3 +156,15 @@ async def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_
     assert [info async for _, info in vault] == [given], ADVICE
     await names.log_in_if_empty(vault)  # It is not, any more.
     assert not any(vault._invalid.values()), f"nothing is remembered. {ADVICE}"
+
+
+def test_credentials_give_all_that_a_session_needs() -> None:
+    info = names.ConnectionInfo(server="https://x", token="t", proxy_url="http://p", trust_env=True)
+    assert info.as_http_headers() == {"Authorization": "Bearer t"}, ADVICE
+    assert (info.proxy_url, info.trust_env, info.as_ssl_context().check_hostname) == (
+        "http://p",
+        True,
+        True,
+    ), ADVICE
+    assert issubclass(names.AiohttpSession, names.KubeContext), ADVICE
+    assert "aiohttp_session" in names.AiohttpSession.__dataclass_fields__, ADVICE
