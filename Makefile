@@ -81,8 +81,8 @@ TOUCHING_KOPF := plugin feed cache/formats $(addprefix sharding/test_kopf_,feeds
 OURS := $(addprefix plugin/test_,brake.py growth.py signals.py import_alone.py last_line.py raised.py reconcile.py \
 	reconcile_patches.py reconcile_failures.py leftover_finalizers.py plain_patches.py dropped_fields.py)
 # The names and calls themselves. A version between the lowest and the newest has no more to show.
-NAMES_OF_KOPF := feed sharding/test_kopf_whole.py $(addprefix plugin/test_,kopf_names.py told_to_kopf.py feed.py feed_returns.py \
-	feed_ends.py feed_safety.py narrowing.py operator.py handlers.py change_handlers.py deadline.py)
+NAMES_OF_KOPF := feed sharding/test_kopf_whole.py $(addprefix plugin/test_,kopf_names.py kopf_vault.py told_to_kopf.py feed.py feed_returns.py \
+	feed_ends.py feed_safety.py narrowing.py operator.py handlers.py change_handlers.py deadline.py peering.py)
 SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works.
 SERVERS := --numprocesses=3
