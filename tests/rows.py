@@ -21,6 +21,8 @@ Test = Callable[..., Coroutine[Any, Any, None] | None]
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 100
 FAILURES = (Exception, pytest.fail.Exception)
+COLLECTING = frozenset({"caplog", "capsys", "registry", "told", "warned", "times"})
+"""Fixtures that collect what a test does: a row would find in them what earlier rows have left."""
 
 
 def each_row(
@@ -54,6 +56,10 @@ def each_row(
         signature = inspect.signature(test)
         left = [each for each in signature.parameters.values() if each.name not in split]
         assert len(left) == len(signature.parameters) - len(split), f"{test.__name__} does not take {split}"
+        shared = COLLECTING & {each.name for each in left}
+        assert not shared, (
+            f"{test.__name__} shares {sorted(shared)} between rows: take pytest.mark.parametrize"
+        )
         of_all.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return of_all
 

@@ -113,7 +113,9 @@ async def test_20_a_plain_function_that_returns_a_coroutine_is_refused_at_its_fi
         assert "plain function that returned a coroutine" in raised.value.what
 
 
-@each_row("decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"])
+@pytest.mark.parametrize(
+    "decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"]
+)
 async def test_20_a_plain_function_that_a_cache_calls_must_not_return_a_coroutine_either(
     decorate: Callable[..., Any], registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:

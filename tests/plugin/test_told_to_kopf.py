@@ -21,7 +21,6 @@ from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.faults.environment import until
 from tests.kopf_operators import Cluster, admission, called, changing, declaring, launched, only
 from tests.plugin.test_change_handlers import operating
-from tests.rows import each_row
 from tests.secrets import secret
 
 if TYPE_CHECKING:
@@ -137,7 +136,9 @@ async def test_20_a_temporary_error_has_the_ways_out_of_the_error_that_caused_it
         assert str(stale.value) == "pods are too old. Try again."
 
 
-@each_row("decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"])
+@pytest.mark.parametrize(
+    "decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"]
+)
 async def test_20_the_log_of_calls_by_caches_has_the_ways_out(
     decorate: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
