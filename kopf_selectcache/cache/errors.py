@@ -274,8 +274,12 @@ def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, se
             assert isinstance(coverage.narrowest, Selector), "a request of one branch is narrowed to one"
             part = repr(replace(request, selector=coverage.narrowest))
             is_short = reason is Reason.OVERLAPS or len(part) <= _LONGEST_CALL
-            wanted = "count" if request.verb == "count" and is_short else "read"
-            ways.append(f"To {wanted} what is cached: {part if is_short else 'cache.list_cached(...)'}")
+            is_all = coverage.is_narrowest_all
+            if is_short:
+                verb = "count" if request.verb == "count" else "read"
+                ways.append(f"To {verb} {'what is cached' if is_all else 'a part'}: {part}")
+            if not is_short or not is_all:
+                ways.append("To read what is cached: cache.list_cached(...)")
         is_served = request.verb in _WITHOUT_CACHE and request.index is None
         asked = repr(replace(request, verb="fetch_list")) if is_served else ""
         if not asked or (reason is Reason.UNDECIDED and len(asked) > _LONGEST_CALL):

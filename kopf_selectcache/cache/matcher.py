@@ -483,6 +483,15 @@ class Coverage(NamedTuple):
         """The part of a request of several objects that is covered. It is made when it is asked for."""
         return self.verdict.narrowest if self.verdict is not None else None
 
+    @property
+    def is_narrowest_all(self) -> bool:
+        """True if `narrowest` is all that the filter may hold of the request; False for a part of an OR."""
+        verdict, part = self.verdict, self.narrowest
+        if verdict is None or part is None or len(self.possible) == 1:
+            return True
+        held = (verdict.request.narrowed_to(branch, kind=verdict.kind) for branch in self.possible)
+        return all(part.compared_with(each, verdict.kind) for each in held if each is not None)
+
 
 class Compared:
     """A request, compared with the filter. The parts are made when a read needs them."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, OutsideFilter, SelectCacheError, Selector, SyncCache
+from kopf_selectcache import AnyOf, Cache, OutsideFilter, SelectCacheError, Selector, SyncCache
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.testing import FakeCache
 from tests.kopf_operators import pod
@@ -46,6 +46,27 @@ def test_20_a_traceback_and_the_log_show_the_sentence_and_the_ways_out() -> None
             "To ask the server: cache.blocking.fetch_list('pods')",
             "another",
         ]
+
+
+@pytest.mark.parametrize("verb", ["list", "count"])
+def test_a_part_of_an_or_is_not_called_what_is_cached(verb: str) -> None:
+    objects = [pod("web-1", app="web"), pod("db-1", tier="gold"), pod("other")]
+    cache = FakeCache(objects, {"pods": ["app=web", "tier=gold"]})
+    with pytest.raises(OutsideFilter) as caught:
+        getattr(cache, verb)("pods")
+    part = f"To {'read' if verb == 'list' else verb} a part: cache.{verb}('pods', labels='app=web')"
+    assert f"{part} To read what is cached: cache.list_cached(...)" in told(caught.value)
+    assert len(cache.list("pods", labels="app=web")) == 1
+    assert len(cache.list_cached("pods")) == 2
+
+
+def test_a_part_in_the_namespaces_of_an_or_is_what_is_cached() -> None:
+    filter_ = AnyOf([Selector("app=web", namespaces=["shop"]), Selector("app=web", namespaces=["blog"])])
+    with pytest.raises(OutsideFilter) as caught:
+        FakeCache([], {"pods": filter_}).list("pods", labels="app=web,tier=gold")
+    proposed = "cache.list('pods', labels='app=web,tier=gold', namespace=['blog', 'shop'])"
+    assert f"To read what is cached: {proposed}" in told(caught.value)
+    assert "list_cached" not in told(caught.value)
 
 
 @pytest.fixture

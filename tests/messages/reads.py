@@ -170,6 +170,11 @@ OUTSIDE = {
     ),
     "list, undecided": lambda: reading(HARD).list("pods", labels=PIGEONS),
     "list of excluded objects": web(lambda cache: cache.list("pods", labels="app=db")),
+    "list of several alternatives": lambda: reading(AnyOf(["app=web", "tier=gold"])).list("pods"),
+    "count of several alternatives": lambda: reading(AnyOf(["app=web", "tier=gold"])).count("pods"),
+    "list of alternatives that one request selects": lambda: reading(
+        AnyOf([Selector(namespaces=["blog"]), Selector(namespaces=["shop"])])
+    ).list("pods", labels="app=web"),
     "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", labels="app"),
     "a count beyond the namespaces of both sides": lambda: split_in_shop().list_outside("pods"),
     "hidden objects beyond these namespaces": lambda: split_in_shop().list_outside("pods"),
