@@ -125,7 +125,7 @@ def refused_write(
             )
         case 403, _:
             namespaces = (request.namespace,) if request.namespace else None
-            return forbidden_error(verb, resource, namespaces, request.text, **about)
+            return forbidden_error(verb, resource, namespaces, request.text and f"{request.text}: ", **about)
         case 404, "NotFound" if verb == "create" or request.verb == "live.apply":
             missing = message or "something that the object needs"
             why = f"{request.subject} can't be created: {missing} does not exist".replace(

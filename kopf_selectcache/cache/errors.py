@@ -466,20 +466,24 @@ def behind_error(request: Request, version: str, *, pinned: bool = False) -> Sta
 # ---- Answers of the server to a read.
 
 
+def _object_first(request: Request) -> str:
+    """Return the object of a request, to be put before a sentence; empty for a request of several."""
+    return "" if request.name is None else f"{request.subject}: "
+
+
 def not_served_error(request: Request, cause: Cause = NO_CAUSE) -> Missing:
     """Return the error of a kind that the cluster does not know."""
     row, advice = row_of(Refusal(404)), unserved(key_of(request.kind), None)
-    return Missing(
-        row.sentence % {"kind": request.kind_text}, remedy=row.asked % {"advice": advice}, cause=cause
-    )
+    what = _object_first(request) + row.sentence % {"kind": request.kind_text}
+    return Missing(what, remedy=row.asked % {"advice": advice}, cause=cause)
 
 
 def forbidden_error(
-    verb: str, resource: Resource, namespaces: Sequence[str] | None, text: str = "", **about: Any
+    verb: str, resource: Resource, namespaces: Sequence[str] | None, first: str = "", **about: Any
 ) -> Forbidden:
-    """Return the error of a missing permission. `text` names the handler whose patch it is."""
+    """Return the error of a missing permission. `first` names the object, or the handler that patches."""
     facts = {
-        "whose": f"{text and f'{text}: '}{SETTINGS.whose}",
+        "whose": f"{first}{SETTINGS.whose}",
         "verb": verb,
         "kind": resource,
         "where": f" in {', '.join(namespaces)}" if namespaces is not None else "",
@@ -521,11 +525,13 @@ def request_error(
             return not_served_error(request, cause)
         if resource is not None and row.health is Health.FORBIDDEN:
             where, target = request.region().namespaces, target_of(request, verb, resource)
-            return forbidden_error(verb, resource, where, cause=cause, target=target)
+            first = _object_first(request)
+            return forbidden_error(verb, resource, where, first, cause=cause, target=target)
     if not row.asked:
         return no_answer_error(request, str(error), cause)
     said = row.said % facts
-    what = f"{row.sentence % facts}{said and f': {said}'}"
+    first = "" if "%(resource)s" in row.sentence else _object_first(request)
+    what = f"{first}{row.sentence % facts}{said and f': {said}'}"
     return ERRORS.get(row.health, Stalled)(what, remedy=row.asked % facts, cause=cause)
 
 

@@ -198,7 +198,7 @@ CAUSES = (
     ),
     Row(
         Refusal,
-        "%(resource)s: the server does not accept the credentials of %(whose)s",
+        "%(resource)s: the server does not accept %(whose)s's credentials",
         _LOG_IN,
         Health.UNAUTHORIZED,
         codes=(401,),
@@ -216,7 +216,7 @@ CAUSES = (
         said="%(why)s",
         reason=MetricReason.OUTSIDE,
         repeats=True,
-        asked="Correct that server or proxy\nLeave out the selector, and filter the answer",
+        asked="Correct that server or proxy\nLeave out labels=, and filter the answer",
     ),
     Row(
         Lost,

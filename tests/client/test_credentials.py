@@ -378,7 +378,7 @@ async def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
             await environment.synced()
             began = environment.time.now
             over.set()
-            await until(lambda: "does not accept the credentials" in environment.informer.state.message)
+            await until(lambda: "'s credentials" in environment.informer.state.message)
             assert environment.informer.state.health in (Health.SYNCED, Health.STALE)
             assert len(environment.names()) == 1
             await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)

@@ -17,7 +17,7 @@ REFUSALS = Attacks()
     "watch",
     held="unauthorized",
     fresh="unauthorized",
-    reason="does not accept the credentials",
+    reason="does not accept the operator's credentials",
 )
 async def unauthorized(talk: Exchange) -> None:
     """401 for each request; each login gives equal credentials"""

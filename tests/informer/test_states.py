@@ -131,7 +131,7 @@ STATES = {
         Health.UNAUTHORIZED,
         Unauthorized,
         no_login,
-        "secrets: the server does not accept the credentials of the operator: ",
+        "secrets: the server does not accept the operator's credentials: ",
         401,
     ),
     "missing": State(

@@ -279,12 +279,10 @@ class TestMessages:
         self, other: EmbeddedCluster, caplog: pytest.LogCaptureFixture, name: str | None
     ) -> None:
         async with Caches(WEB, login=credentials(other, "wrong"), name=name) as cache:
-            with pytest.raises(
-                Unauthorized, match=r"does not accept the credentials of Caches\(\)"
-            ) as caught:
+            with pytest.raises(Unauthorized, match=r"does not accept Caches\(\)'s credentials") as caught:
                 await cache.wait_synced()
             assert "Correct login= of Caches()" in caught.value.remedy
-        names = {each.name for each in caplog.records if "the credentials" in each.getMessage()}
+        names = {each.name for each in caplog.records if "'s credentials" in each.getMessage()}
         assert names == {"kopf_selectcache.caches.hub" if name else "kopf_selectcache.caches"}
 
 
