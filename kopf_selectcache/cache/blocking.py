@@ -39,7 +39,7 @@ class ThreadWaits:
         self, within: ThreadWaits | None = None, *, stopped: asyncio.Event | None = None, why: str = STOPPED
     ) -> None:
         self.stopped = stopped
-        """Set when the handler, or the operator, begins to stop. ThreadWaits and iterators end then."""
+        """Set when the handler, or the operator, begins to stop. Waits and iterators end then."""
         self._why = why
         self._within = within
         self._lock = Lock()

@@ -271,7 +271,7 @@ class Cache(AnyCache):
         request = self._access.requests.several("fetch_list", kind, {"as_": as_, **options})
         return await self._access.retry(request, partial(_server_reads.fetch_list, self._access))
 
-    # ---- ThreadWaits.
+    # ---- Waits.
 
     @awaited
     async def wait_synced(

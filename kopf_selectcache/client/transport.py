@@ -56,7 +56,7 @@ TRIES = 3
 
 SOONEST, LATEST = 60.0, 600.0
 """Seconds between two logins that replace equal credentials: the first interval, and the longest. Different
-credentials are replaced after SLOW_SECONDS seconds.
+credentials are replaced after `SLOW_SECONDS`.
 
 A login closes Kopf's own sessions and streams; Kopf opens new ones.
 """
@@ -153,7 +153,7 @@ class Logins:
             self._next = self._clock() + SLOW_SECONDS
 
     async def renew(self) -> None:
-        """Log in again if no login gave credentials, at most once in SLOW_SECONDS seconds."""
+        """Log in again if no login gave credentials, at most once in `SLOW_SECONDS`."""
         if self._next is not None and (now := self._clock()) >= self._next:
             self._next = now + SLOW_SECONDS
             await _kopf.log_in_if_empty(self._vault)

@@ -36,7 +36,7 @@ from .replicas import KopfHandlers
 
 
 class ReplicaDivision:
-    """The caches that the replicas of an operator divide (`informer.state.Division`)."""
+    """The caches that the replicas of an operator divide (`informer.state.CacheDivision`)."""
 
     def __init__(self, registry: _kopf.OperatorRegistry | None, by: str, shards: Shards) -> None:
         self._registry = registry
