@@ -187,6 +187,53 @@ def test_16_a_throttled_client_returns_when_the_server_asks_it_to(state: str) ->
     assert client.on(Due())[-1] == again
 
 
+def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
+    assert watching().fail(Refusal(429), 50) == (Watch("100"),)
+
+
+@each_row("code", [0, 400, 422, 500, 504])
+def test_17_a_version_that_is_refused_for_ever_is_given_up(code: int) -> None:
+    client = watching()
+    assert client.fail(Refusal(code), PATIENCE_FAILURES) == (Watch("100"),)
+    assert client.fail(Refusal(code)) == (Begin(), List())
+
+
+@each_row("code", [403, 405])
+def test_21_a_missing_right_is_reported_at_once_retried_slowly_and_keeps_the_version(code: int) -> None:
+    client, refusal = watching(), Refusal(code, "Forbidden")
+    assert client.on(refusal) == (Report(refusal), Wait(0, slow=True))
+    assert client.on(Due()) == (Watch("100"),)
+    assert client.fail(refusal, 50) == (Watch("100"),)
+    assert client.on(Opened()) == (Report(None),)
+
+
+@each_row("code", [403, 404])
+@each_row("streaming", [False, True])
+def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(
+    code: int, streaming: bool
+) -> None:
+    client = Client(Start(), streaming=streaming)
+    assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))
+    assert client.state.known.streaming is streaming
+
+
+@each_row("code", [400, 422])
+def test_21_a_selector_that_is_refused_is_tried_slowly(code: int) -> None:
+    assert Client(Start()).on(Refusal(code))[-1] == Wait(0, slow=True)
+
+
+def test_21_a_kind_that_is_gone_is_listed_since_its_versions_mean_nothing_any_more() -> None:
+    assert watching().fail(Refusal(404)) == (Begin(), List(not_older_than="100"))
+
+
+def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
+    client = watching()
+    assert client.on(Refusal(401)) == (Report(Refusal(401)), Wait(0))
+    client.on(Due())
+    assert client.fail(Lost("no credentials")) == (Watch("100"),)
+    assert client.fail(Refusal(401), 50) == (Watch("100"),)
+
+
 OUTSIDE = Lost("an object came that the selector does not select", outside=True)
 
 
