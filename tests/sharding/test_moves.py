@@ -222,7 +222,7 @@ def test_a_new_owner_sees_the_writes_of_the_previous_one_before_it_writes() -> N
 
         def configure(settings: kopf.OperatorSettings) -> None:
             settings_of(settings).sharding = selectcache.Sharding(
-                name="fleet", namespace="operators", pod=name, lease=4
+                name="fleet", namespace="operators", pod=name, lease=20
             )
             settings.queueing.exit_timeout = 1.0
 
