@@ -117,24 +117,21 @@ def test_a_model_is_written_as_it_was_read(cache: FakeCache) -> None:
 
 
 @pytest.mark.parametrize("client", [kubernetes_asyncio.client, kubernetes.aio.client])
-def test_a_model_equals_the_one_an_asynchronous_client_makes_of_the_servers_answer(
+async def test_a_model_equals_the_one_an_asynchronous_client_makes_of_the_servers_answer(
     cache: FakeCache, client: Any
 ) -> None:
-    async def main() -> None:
-        async with client.ApiClient() as api:
-            for pod in cache.list("pods"):
-                text = json.dumps(pod)
-                earlier = client is kubernetes_asyncio.client  # Than version 37.
-                expected = (
-                    api.deserialize(type("Answer", (), {"data": text}), "V1Pod")
-                    if earlier
-                    else api.deserialize(text, "V1Pod", "application/json")
-                )
-                found = cache.get(client.V1Pod, pod["metadata"]["name"], namespace="shop")
-                assert (type(found), type(found.spec.containers[0])) == (client.V1Pod, client.V1Container)
-                assert found == expected
-
-    asyncio.run(main())
+    async with client.ApiClient() as api:
+        for pod in cache.list("pods"):
+            text = json.dumps(pod)
+            earlier = client is kubernetes_asyncio.client  # Than version 37.
+            expected = (
+                api.deserialize(type("Answer", (), {"data": text}), "V1Pod")
+                if earlier
+                else api.deserialize(text, "V1Pod", "application/json")
+            )
+            found = cache.get(client.V1Pod, pod["metadata"]["name"], namespace="shop")
+            assert (type(found), type(found.spec.containers[0])) == (client.V1Pod, client.V1Container)
+            assert found == expected
 
 
 def test_a_model_that_is_extended_is_made_as_well(cache: FakeCache) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -101,12 +100,9 @@ def test_a_read_of_anything_else_is_refused(read: Callable[[FakeCache], object])
         read(cache_of())
 
 
-def test_changes_by_a_field_are_refused() -> None:
-    async def main() -> None:
-        with pytest.raises(NotKept):
-            await anext(cache_of().changes("pods", fields="spec.nodeName=n1"))
-
-    asyncio.run(main())
+async def test_changes_by_a_field_are_refused() -> None:
+    with pytest.raises(NotKept):
+        await anext(cache_of().changes("pods", fields="spec.nodeName=n1"))
 
 
 def test_a_field_of_the_filter_is_decided_by_the_server() -> None:
@@ -126,25 +122,20 @@ def test_the_server_answers_in_the_same_shape_and_in_whole_if_it_is_asked_for_th
     assert (found["metadata"]["name"], "spec" in found) == ("web-2", False)
 
 
-def test_a_cache_of_metadata_becomes_one_of_whole_objects_and_back() -> None:
-    async def main() -> None:
-        cache = cache_of(Selector("app=web", fields="spec.nodeName!=n3"))
-        await cache.declare(
-            "pods", Selector("app=web", fields="spec.nodeName=n1"), metadata_only=False, replace=True
-        )
-        assert "spec" in cache.get("pods", "web-1", namespace="shop")
-        await cache.declare("pods", Selector(fields="spec.nodeName!=n1"), metadata_only=True, replace=True)
-        assert names(cache.list_cached("pods")) == ["web-2"]
-        assert "spec" not in cache.get("pods", "web-2", namespace="shop")
-        await cache.declare("pods", Selector(fields="spec.nodeName!=n2"), replace=True)
-        assert names(cache.list_cached("pods")) == ["web-1"]
-        await cache.declare(
-            "pods", "app=web", metadata_only=False, index={"node": "spec.nodeName"}, replace=True
-        )
-        with pytest.raises(DeclarationError, match="metadata_only=True"):
-            await cache.declare("pods", "app=web", metadata_only=True, replace=True)
-
-    asyncio.run(main())
+async def test_a_cache_of_metadata_becomes_one_of_whole_objects_and_back() -> None:
+    cache = cache_of(Selector("app=web", fields="spec.nodeName!=n3"))
+    await cache.declare(
+        "pods", Selector("app=web", fields="spec.nodeName=n1"), metadata_only=False, replace=True
+    )
+    assert "spec" in cache.get("pods", "web-1", namespace="shop")
+    await cache.declare("pods", Selector(fields="spec.nodeName!=n1"), metadata_only=True, replace=True)
+    assert names(cache.list_cached("pods")) == ["web-2"]
+    assert "spec" not in cache.get("pods", "web-2", namespace="shop")
+    await cache.declare("pods", Selector(fields="spec.nodeName!=n2"), replace=True)
+    assert names(cache.list_cached("pods")) == ["web-1"]
+    await cache.declare("pods", "app=web", metadata_only=False, index={"node": "spec.nodeName"}, replace=True)
+    with pytest.raises(DeclarationError, match="metadata_only=True"):
+        await cache.declare("pods", "app=web", metadata_only=True, replace=True)
 
 
 @each_row(

@@ -21,7 +21,6 @@ from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Reason
 from tests.both_sides import on_both_sides
 from tests.gated import gated
-from tests.kopf_operators import run
 from tests.rows import each_row
 
 Obj = dict[str, Any]
@@ -356,17 +355,14 @@ def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
     assert where_is(cache, "db-2") == "absent"
 
 
-def test_an_own_write_that_fails_a_field_is_outside() -> None:
-    async def main() -> None:
-        declared = Cached(Selector("app=db", fields="spec.nodeName=n1"), outside="metadata")
-        async with gated(declared, pod("db-1", app="db")) as environment:
-            await environment.cut()
-            environment.cache.remember(*environment.cluster.create(pod("db-2", node="n2", app="db")))
-            with pytest.raises(OutsideFilter) as raised:
-                environment.cache.get("pods", "db-2", namespace="shop")
-            assert (raised.value.reason, raised.value.wanted) == (Reason.OUTSIDE, ("spec.nodeName=n1",))
-
-    run(main())
+async def test_an_own_write_that_fails_a_field_is_outside() -> None:
+    declared = Cached(Selector("app=db", fields="spec.nodeName=n1"), outside="metadata")
+    async with gated(declared, pod("db-1", app="db")) as environment:
+        await environment.cut()
+        environment.cache.remember(*environment.cluster.create(pod("db-2", node="n2", app="db")))
+        with pytest.raises(OutsideFilter) as raised:
+            environment.cache.get("pods", "db-2", namespace="shop")
+        assert (raised.value.reason, raised.value.wanted) == (Reason.OUTSIDE, ("spec.nodeName=n1",))
 
 
 def test_a_snapshot_has_both_sides_as_they_were() -> None:
@@ -382,88 +378,77 @@ def test_a_snapshot_has_both_sides_as_they_were() -> None:
         assert (on_both_sides(now, "pods"), on_both_sides(cache, "pods")) == (3, 1)
 
 
-def test_a_cache_is_split_and_joined_by_a_change() -> None:
-    async def main() -> None:
-        cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
-        assert where_is(cache, "db-1") == "hidden"
-        await cache.declare("pods", "app=web", outside="metadata", replace=True)
-        assert where_is(cache, "db-1") == "outside"
-        await cache.declare("pods", "app=db", replace=True)
-        assert [where_is(cache, name) for name in ("web-1", "db-1")] == ["outside", "inside"]
-        await cache.declare("pods", "app=db", outside=None, replace=True)
-        assert where_is(cache, "web-1") == "hidden"
-
-    asyncio.run(main())
+async def test_a_cache_is_split_and_joined_by_a_change() -> None:
+    cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
+    assert where_is(cache, "db-1") == "hidden"
+    await cache.declare("pods", "app=web", outside="metadata", replace=True)
+    assert where_is(cache, "db-1") == "outside"
+    await cache.declare("pods", "app=db", replace=True)
+    assert [where_is(cache, name) for name in ("web-1", "db-1")] == ["outside", "inside"]
+    await cache.declare("pods", "app=db", outside=None, replace=True)
+    assert where_is(cache, "web-1") == "hidden"
 
 
 @pytest.mark.parametrize("wanted", [{}, {"labels": "app=web"}])
 @pytest.mark.parametrize("is_split", [True, False])
-def test_6_a_departure_is_known_from_the_streams_that_there_were(
+async def test_6_a_departure_is_known_from_the_streams_that_there_were(
     is_split: bool, wanted: dict[str, Any]
 ) -> None:
     """The filter is split, or joined, before the departure is delivered."""
     split, plain = Cached("app=web", outside="metadata"), Cached("app=web")
     before, after = (split, plain) if is_split else (plain, split)
-
-    async def main() -> None:
-        cache = FakeCache([pod("web-1", app="web"), pod("web-2", app="web")], {"v1/pods": before})
-        changes = cache.changes("pods", **wanted, initial=False)
-        first = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
-        cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
-        cache.cluster.delete(pod("web-2"), grace_period=0)
-        assert not cache.list_cached("pods")
-        await cache.declare("pods", after, replace=True)
-        seen = [await first, await anext(changes)]
-        assert [(each.name, str(each.cause), each.known_by) for each in seen] == (
-            [("web-1", "left", "metadata"), ("web-2", "deleted", "metadata")]
-            if is_split
-            else [("web-1", "left", None), ("web-2", "left", None)]
-        )
-
-    asyncio.run(main())
+    cache = FakeCache([pod("web-1", app="web"), pod("web-2", app="web")], {"v1/pods": before})
+    changes = cache.changes("pods", **wanted, initial=False)
+    first = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
+    cache.cluster.delete(pod("web-2"), grace_period=0)
+    assert not cache.list_cached("pods")
+    await cache.declare("pods", after, replace=True)
+    seen = [await first, await anext(changes)]
+    assert [(each.name, str(each.cause), each.known_by) for each in seen] == (
+        [("web-1", "left", "metadata"), ("web-2", "deleted", "metadata")]
+        if is_split
+        else [("web-1", "left", None), ("web-2", "left", None)]
+    )
 
 
-def test_6_an_object_that_the_next_filter_finds_outside_is_known_to_exist() -> None:
-    async def main() -> None:
-        cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
-        changes = cache.changes("pods", initial=False)
-        first = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
-        await cache.declare("pods", "app=db", outside="metadata", replace=True)
-        left = await first
-        assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
-            "web-1",
-            "left",
-            True,
-            "metadata",
-        )
-        await anext(changes)
-        await cache.declare("pods", "app=web", outside=None, replace=True)
-        left = await anext(changes)
-        assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
-            "db-1",
-            "left",
-            True,
-            None,
-        )
-
-    asyncio.run(main())
+async def test_6_an_object_that_the_next_filter_finds_outside_is_known_to_exist() -> None:
+    cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
+    changes = cache.changes("pods", initial=False)
+    first = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    await cache.declare("pods", "app=db", outside="metadata", replace=True)
+    left = await first
+    assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
+        "web-1",
+        "left",
+        True,
+        "metadata",
+    )
+    await anext(changes)
+    await cache.declare("pods", "app=web", outside=None, replace=True)
+    left = await anext(changes)
+    assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
+        "db-1",
+        "left",
+        True,
+        None,
+    )
 
 
 @pytest.mark.parametrize("outside", ["metadata", None])
-def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held(outside: Any) -> None:
-    async def main() -> None:
-        gold = pod("web-1", app="web", tier="gold")
-        cache = FakeCache([gold], {"v1/pods": Cached("app=web", outside=outside)})
-        changes = cache.changes("pods", labels="tier=gold", initial=False)
-        first = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
-        cache.cluster.patch(gold, {"metadata": {"labels": {"tier": "iron"}}})
-        left = await first
-        assert (str(left.cause), left.known_by, len(cache.list_cached("pods"))) == ("left", "cache", 1)
-
-    asyncio.run(main())
+async def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held(
+    outside: Any,
+) -> None:
+    gold = pod("web-1", app="web", tier="gold")
+    cache = FakeCache([gold], {"v1/pods": Cached("app=web", outside=outside)})
+    changes = cache.changes("pods", labels="tier=gold", initial=False)
+    first = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    cache.cluster.patch(gold, {"metadata": {"labels": {"tier": "iron"}}})
+    left = await first
+    assert (str(left.cause), left.known_by, len(cache.list_cached("pods"))) == ("left", "cache", 1)
 
 
 # ---- With streams.

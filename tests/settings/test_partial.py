@@ -12,7 +12,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.declaration import Cached, Selectors
 from kopf_selectcache.testing import FakeCache
-from tests.faults.environment import operating, run, until
+from tests.faults.environment import operating, until
 from tests.faults.server import Server, event, listed, pod, streamed
 from tests.secrets import labelled, named, secret
 
@@ -116,25 +116,22 @@ def test_an_answer_of_the_server_is_not_taken_for_no_answer_if_a_transform_fails
         assert read(whole=True)
 
 
-def test_a_transform_that_fails_later_leaves_the_store_as_it_is_and_reports_why() -> None:
-    async def main() -> None:
-        cut = Cached("app=web", transform=raising)
-        bad = listed("120", pod("a", "90", app="web"), pod("bad", "110", app="web"))
-        lists = [listed("100", pod("a", "90", app="web")), *[bad] * 100]
-        watches = [streamed(event("ADDED", pod("bad", "110", app="web")))] * 100
-        async with (
-            Server(lists=lists, watches=watches) as server,
-            operating(server, selectors={"pods": cut}) as environment,
-        ):
-            await until(lambda: environment.informer.state.health is Health.STALE)
-            assert environment.names() == ["a@90"]
-            assert (
-                "the transform of Pod, shop/bad, raised KeyError at test_partial.py:"
-                in environment.informer.state.message
-            )
-            assert CANARY not in environment.informer.state.message
-            server.pods.lists[len(server.pods.listed) :] = [listed("130", pod("a", "90", app="web"))]
-            del server.pods.watches[len(server.pods.watched) :]
-            await environment.synced()
-
-    run(main())
+async def test_a_transform_that_fails_later_leaves_the_store_as_it_is_and_reports_why() -> None:
+    cut = Cached("app=web", transform=raising)
+    bad = listed("120", pod("a", "90", app="web"), pod("bad", "110", app="web"))
+    lists = [listed("100", pod("a", "90", app="web")), *[bad] * 100]
+    watches = [streamed(event("ADDED", pod("bad", "110", app="web")))] * 100
+    async with (
+        Server(lists=lists, watches=watches) as server,
+        operating(server, selectors={"pods": cut}) as environment,
+    ):
+        await until(lambda: environment.informer.state.health is Health.STALE)
+        assert environment.names() == ["a@90"]
+        assert (
+            "the transform of Pod, shop/bad, raised KeyError at test_partial.py:"
+            in environment.informer.state.message
+        )
+        assert CANARY not in environment.informer.state.message
+        server.pods.lists[len(server.pods.listed) :] = [listed("130", pod("a", "90", app="web"))]
+        del server.pods.watches[len(server.pods.watched) :]
+        await environment.synced()
