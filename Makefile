@@ -69,7 +69,7 @@ NO_PRODUCT := $(addprefix --ignore=,tests/testing $(TOOLS)) \
 ENUMERATIONS := tests/oracle tests/hostile tests/model tests/assignment tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
 	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py)) tests/faults/test_soak.py
 # What depends on the version of Python: its event loop, threads, regular expressions, messages and the syntax that commands read.
-VERSIONED := $(addprefix tests/,client reactions core/test_scanner.py cache/test_threads.py cache/test_misused.py products/test_filter_change_threads.py plugin/test_signals.py plugin/test_told_to_kopf.py cli/test_rbac.py)
+VERSIONED := $(addprefix tests/,client testing/test_fake.py reactions core/test_scanner.py cache/test_threads.py cache/test_misused.py products/test_filter_change_threads.py plugin/test_signals.py plugin/test_told_to_kopf.py cli/test_rbac.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
@@ -89,8 +89,8 @@ SERVERS := --numprocesses=3
 # The environments of `make env` have pip; it installs into the others, which need none of their own. Of thousands of modules, those that
 # are imported are compiled then.
 INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check --no-compile
-# An environment with some packages in other versions; all else is that of `make env`.
-BESIDE = $(PYTHON) -m venv --without-pip $(1) && echo "import site; site.addsitedir('$(abspath $(VENV))/lib/python$(notdir $(VENV))/site-packages')" \
+# An environment with some packages in other versions; all else is that of `make env`, and it is made anew when that is.
+BESIDE = $(PYTHON) -m venv --clear --without-pip $(1) && echo "import site; site.addsitedir('$(abspath $(VENV))/lib/python$(notdir $(VENV))/site-packages')" \
 	> $(1)/lib/python$(notdir $(VENV))/site-packages/beside.pth && $(call INSTALL,$(1)) -e .
 # The only folders with tests that need the real server; tests/conftest.py sees to it.
 REAL := $(addprefix tests/,clients conformance differential feed real)
@@ -139,16 +139,18 @@ $(WITH_CLIENTS): setup.cfg pyproject.toml | $(INSTALLED)
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
 	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(SERVERS) --dist=worksteal tests/clients)
 
-$(WITH_LOWEST): setup.cfg pyproject.toml | $(INSTALLED)
+$(WITH_LOWEST): setup.cfg pyproject.toml $(INSTALLED)
 	$(call BESIDE,$(LOWEST)) \
 		$$(sed -nE '/^install_requires/,/^$$/ s/^    ([a-z]+)>=([0-9.]+).*/\1==\2/p' setup.cfg)
+	$(PY) -m pip --python $(LOWEST)/bin/python check --quiet
 	touch $@
 
 test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf or aiohttp on the lowest versions that are supported; all else runs on the newest there are.
 	$(LOWEST)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=tests/,$(OURS)) $(addprefix tests/,$(TOUCHING_KOPF) client testing/test_admission.py))
 
-$(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
+$(WITH_OTHER_KOPF): setup.cfg pyproject.toml $(INSTALLED)
 	$(call BESIDE,$(OTHER_KOPF)) kopf==$(KOPF)
+	$(PY) -m pip --python $(OTHER_KOPF)/bin/python check --quiet
 	touch $@
 
 test-kopf: $(WITH_OTHER_KOPF)  ## Run what takes names of Kopf with Kopf 1.44.6; KOPF=1.45.0 takes another one.

@@ -12,6 +12,7 @@ import sys
 from asyncio import selector_events
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
@@ -110,9 +111,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is a coroutine on a loop of its own, or on that of the `times` that it takes."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-    running = getattr(pyfuncitem.funcargs.get("times"), "run", run)
-    running(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    limit = pyfuncitem.get_closest_marker("timeout")
+    running = partial(run, seconds=limit.args[0]) if limit is not None else run
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    getattr(pyfuncitem.funcargs.get("times"), "run", running)(pyfuncitem.obj(**given))
     return True
 
 

@@ -27,14 +27,14 @@ from .hurried import HurriedLoop
 from .server import Server
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
+def run(test: Coroutine[Any, Any, None], *, seconds: float = 180) -> None:
     """Run a test on a loop of its own, until its connections are closed. A wait that never ends is ended
     here, and a failure, not a measurement."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(180):
+        async with asyncio.timeout(seconds):
             await test
-            await connections_closed()
+        assert await reached(lambda: not open_connections()), "the test leaves connections open"
 
     asyncio.run(bounded())
 
@@ -70,9 +70,13 @@ async def reached(condition: Callable[[], object]) -> bool:
 async def connections_closed() -> None:
     """Wait until the loop of the caller has no connection any more: those with TLS are closed a moment after
     their session."""
+    await until(lambda: not open_connections())
+
+
+def open_connections() -> int:
+    """Return the number of connections of the running loop."""
     # It has its own wake-up pipe, too.
-    open_ones = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
-    await until(lambda: len(open_ones) <= 1)
+    return len(asyncio.get_running_loop()._selector.get_map()) - 1  # type: ignore[attr-defined]
 
 
 async def nothing_left(before: set[asyncio.Task[Any]], *servers: Server) -> None:
