@@ -10,7 +10,7 @@ import sys
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from functools import partial
-from threading import Thread, stack_size
+from threading import Thread, get_ident, stack_size
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -19,6 +19,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Key
+from kopf_selectcache.cache.formats.formats import reader
 from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.core import json_text
 from kopf_selectcache.core.json_text import decoded
@@ -147,6 +148,19 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Env
     }
     for name, read in reads.items():
         assert outcome_of(read) == "served", name
+
+
+def test_an_object_that_the_stack_of_the_reader_cannot_decode_is_decoded_on_an_empty_one() -> None:
+    here = get_ident()
+
+    class Deep(msgspec.Struct):
+        metadata: dict[str, Any]
+
+        def __post_init__(self) -> None:
+            if get_ident() == here:
+                raise RecursionError
+
+    assert reader(Deep)(READER.record(deep(2))).metadata["name"] == "deep"
 
 
 def test_the_deepest_view_is_read_iterated_copied_and_shown(environment: Environment) -> None:

@@ -266,3 +266,20 @@ async def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
         assert list(map(type, errors)) == [kopf.TemporaryError, kopf.AdmissionError]
         await selectcache.Cache(operator.runtime).declare("nodes", "")
         assert await called(only(registry._changing), changing()) == "ran"
+
+
+def test_wrong_decoration_is_refused_where_it_stands() -> None:
+    wrong: Any = 5
+    before = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    try:
+        with pytest.raises(DeclarationError):
+            with_cache(kopf.on.create("pods")(lambda **_: None))
+    finally:
+        kopf.set_default_registry(before)
+    with pytest.raises(DeclarationError):
+        with_cache(with_cache(lambda **_: None))
+    with pytest.raises(DeclarationError):
+        with_cache(wrong)
+    with pytest.raises(DeclarationError):
+        with_cache(kinds="pods")

@@ -454,6 +454,16 @@ async def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_becaus
 # ---- With streams.
 
 
+async def test_each_namespace_has_its_own_sides() -> None:
+    declared = Cached(Selector("app=web", namespaces=["shop", "infra"]), outside="metadata")
+    objects = [pod("web-1", app="web"), pod("db-1", app="db"), pod("db-1", namespace="infra", app="db")]
+    async with gated(declared, *objects) as environment:
+        cache = environment.cache
+        names = ("web-1", "db-1", "none")
+        assert [where_is(cache, name) for name in names] == ["inside", "outside", "absent"]
+        assert on_both_sides(cache, "pods", namespace="shop") == 2
+
+
 def test_an_object_that_enters_between_two_looks_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Snapshot, "get", lambda *_: (None, "1"))
     assert cache_of().exists("pods", "web-1", namespace="shop", max_age=60)

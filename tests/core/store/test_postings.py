@@ -313,6 +313,15 @@ def test_a_second_index_is_made_where_the_first_leaves_much() -> None:
     assert chosen == [(), ("label app",), ("label tier", "label app")]
 
 
+def test_of_an_owner_of_very_many_the_others_are_not_looked_at_either() -> None:
+    many = SCANNED_CANDIDATES
+    store = filled(2 * many, lambda i: record(f"pod-{i}", owners=("set-1" if i <= many else "set-2",)))
+    asked = Lookup(owner="set-1")
+    store.chosen(asked)
+    build(store)
+    assert (store.chosen(asked).size, store.chosen(asked).by) == (many + 1, ("owners",))
+
+
 def test_there_is_an_end_of_indexes() -> None:
     store = filled(SCANNED_CANDIDATES + 1, lambda i: record(f"pod-{i}", app="a"))
     wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST_INDEXES + 1)]
