@@ -33,6 +33,7 @@ from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from tests.core.client import (
     CUT,
     ENDED,
+    GARBLED,
     GONE,
     LASTED,
     LIVED,
@@ -100,6 +101,33 @@ def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts
     assert client.state == Watching(Known(marked=True, floor="103", may_reopen=False), "103")
 
 
+@each_row(
+    "end",
+    [
+        CUT,
+        LASTED,
+        replace(GARBLED, lasted=True),
+        Silent(),
+        replace(ENDED, lasted=True, lived=True),
+        Refusal(500),
+    ],
+    ids=["cut soon", "cut unheard", "garbled", "silent", "mute", "refused"],
+)
+def test_3_a_watch_that_failed_is_not_followed_by_the_next_at_once(end: Input) -> None:
+    client = watching()
+    client.on(CUT, Due(), Opened())  # This stream has said nothing yet.
+    assert client.on(end)[-1] == Wait(1)
+
+
+def test_3_a_clean_end_is_no_failure_and_no_proof_against_earlier_ones() -> None:
+    client = watching()
+    client.fail(CUT, 2)
+    client.on(ENDED)
+    assert client.state.known.failures == 2
+    unmarked = Client(Start(), page("100"), CUT, Due(), Opened(), replace(ENDED, lasted=True, lived=True))
+    assert unmarked.state.known.failures == 0, "a stream that was open for long is a good one"
+
+
 def test_3_a_stream_that_lived_is_a_good_one_even_if_it_brought_nothing() -> None:
     client = Client(Start(), page("100"))
     assert all(client.on(LIVED)[-1] == Wait(0) and client.on(Due()) == (Watch("100"),) for _ in range(50))
@@ -122,6 +150,27 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     assert client.on(Due()) == (Begin(), List())
     client.on(page("100"), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
+
+
+# The name is a sentence.
+def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> (  # noqa: E501
+    None
+):
+    client = Client(Start(), streaming=True)
+    (asked,) = client.on(Silent(), Due())[1:]
+    assert asked == List()
+    assert client.state.known.streaming
+    client.on(page("100", A), Opened(), Bookmark("101"), GONE)
+    assert client.on(Due()) == (Begin(), Watch("101", initial=True))
+
+
+@each_row("end", [Silent(), LIVED])
+def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(
+    end: Input,
+) -> None:
+    client = filling()
+    assert client.fail(end) == (Begin(), List())
+    assert not client.state.known.streaming
 
 
 def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
@@ -232,6 +281,12 @@ def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
     client.on(Due())
     assert client.fail(Lost("no credentials")) == (Watch("100"),)
     assert client.fail(Refusal(401), 50) == (Watch("100"),)
+
+
+def test_18_a_garbled_answer_is_asked_for_again_and_then_everything_is_listed() -> None:
+    client = watching()
+    assert client.fail(GARBLED, PATIENCE_FAILURES) == (Watch("100"),)
+    assert client.fail(GARBLED) == (Begin(), List())
 
 
 OUTSIDE = Lost("an object came that the selector does not select", outside=True)

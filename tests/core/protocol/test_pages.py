@@ -48,6 +48,10 @@ def test_17_a_page_that_keeps_failing_ends_its_list(failure: Input) -> None:
     )
 
 
+def test_16_a_page_that_is_throttled_never_ends_its_list() -> None:
+    assert Client(Start(), page("100", A, then="more")).fail(Refusal(429), 50) == (more("more"),)
+
+
 PACED = Lost(TOO_FEW_OBJECTS, paced=True)
 
 
