@@ -28,6 +28,7 @@ from kopf_selectcache.core.protocol.machine import (
     Wait,
     Watch,
     Watching,
+    step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from tests.core.client import (
@@ -338,6 +339,14 @@ def test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then() -> No
             assert client.fail(Silent()) == (Watch(version),)
         assert client.fail(Silent()) == (Begin(), List())
         client.on(page("120"))
+
+
+@each_row(("floor", "after"), [("90", "101"), ("100", "101"), ("500", "500")])
+def test_the_newest_version_seen_is_never_forgotten_for_an_older_one(floor: str, after: str) -> None:
+    """A server that was restored comes from behind, and nothing that it says makes what was seen before it
+    older."""
+    stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
+    assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)
 
 
 def test_12_a_probe_that_counts_moves_a_watch_forward_and_hides_no_failure_of_it() -> None:

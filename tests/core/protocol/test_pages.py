@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kopf_selectcache.core.protocol.machine import (
+    EXPIRED_LISTS,
     PATIENCE_FAILURES,
     Abandon,
     Begin,
     Commit,
     Due,
+    Effect,
     Input,
     List,
     Lost,
@@ -23,7 +25,7 @@ from kopf_selectcache.core.protocol.messages import Bookmark, Refusal
 from kopf_selectcache.core.protocol.pager import (
     TOO_FEW_OBJECTS,
 )
-from tests.core.client import GARBLED, GONE, A, B, Client, more, page
+from tests.core.client import GARBLED, GONE, A, B, Client, more, page, watching
 from tests.rows import each_row
 
 
@@ -36,6 +38,26 @@ def test_6_pages_of_different_versions_are_never_mixed() -> None:
     )
 
 
+def expire(client: Client) -> tuple[Effect, ...]:
+    """Let the server forget the state of a list while its pages are asked for."""
+    client.on(page("100", A, then="more"))
+    return client.fail(GONE)
+
+
+def test_6_where_lists_take_longer_than_the_server_remembers_one_in_a_single_piece_is_asked_for() -> None:
+    client = Client(Start())
+    assert [expire(client)[-1] for _ in range(EXPIRED_LISTS)] == [List(), List(whole=True)]
+    assert Commit("101") in client.on(page("101", A, B))
+    client.on(Bookmark("102"))
+    assert client.fail(GONE) == (Begin(), List(not_older_than="102")), "that was that list"
+
+
+def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
+    client = watching()
+    client.fail(GONE, PATIENCE_FAILURES)
+    assert client.state.known.expired == 0
+
+
 @each_row("failure", [Refusal(500), Lost("cut"), GARBLED, Silent()])
 def test_17_a_page_that_keeps_failing_ends_its_list(failure: Input) -> None:
     client = Client(Start(), page("100", A, then="more"))
@@ -46,6 +68,12 @@ def test_17_a_page_that_keeps_failing_ends_its_list(failure: Input) -> None:
     assert client.on(page("100", A, then="more"), failure)[-1] == Wait(1), (
         "a server in failure is spared in all it is asked"
     )
+
+
+@each_row("code", [400, 403, 404, 422])
+def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))
 
 
 def test_16_a_page_that_is_throttled_never_ends_its_list() -> None:
