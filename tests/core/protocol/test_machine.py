@@ -293,6 +293,12 @@ def test_18_a_garbled_answer_is_asked_for_again_and_then_everything_is_listed() 
 OUTSIDE = Lost("an object came that the selector does not select", outside=True)
 
 
+def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
+    client = Client(Start())
+    assert client.on(GARBLED) == (Abandon(), Report(GARBLED), Wait(0))
+    assert client.on(Due()) == (Begin(), List())
+
+
 def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again() -> None:
     watched = Client(Start(), page("100", A), Opened())
     streamed = Client(Start(), Opened(), Event("ADDED", A), Bookmark("100", complete=True), streaming=True)

@@ -25,7 +25,7 @@ from kopf_selectcache.core.protocol.messages import Bookmark, Refusal
 from kopf_selectcache.core.protocol.pager import (
     TOO_FEW_OBJECTS,
 )
-from tests.core.client import GARBLED, GONE, A, B, Client, more, page, watching
+from tests.core.client import GARBLED, GONE, A, B, C, Client, more, page, watching
 from tests.rows import each_row
 
 
@@ -52,10 +52,29 @@ def test_6_where_lists_take_longer_than_the_server_remembers_one_in_a_single_pie
     assert client.fail(GONE) == (Begin(), List(not_older_than="102")), "that was that list"
 
 
+def test_6_a_single_piece_that_fails_is_followed_by_pages_again() -> None:
+    client = Client(Start())
+    for _ in range(EXPIRED_LISTS):
+        expire(client)
+    assert client.fail(Lost("too long")) == (Begin(), List())
+
+
 def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
     client = watching()
     client.fail(GONE, PATIENCE_FAILURES)
     assert client.state.known.expired == 0
+
+
+@each_row("failure", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()])
+def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(failure: Input) -> None:
+    client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"))
+    # All of these are told.
+    assert client.on(failure) == (Report(failure), Wait(0))  # type: ignore[arg-type]
+    assert client.on(Due()) == (more("2"),)
+    assert client.on(failure)[-1] == Wait(1)
+    assert client.on(Due(), page("100", C, then="3")) == (Put(C), more("3"))
+    assert client.on(failure)[-1] == Wait(0), "the next page has not failed before"
+    assert client.on(Due(), page("100")) == (Commit("100"), Watch("100"))
 
 
 @each_row("failure", [Refusal(500), Lost("cut"), GARBLED, Silent()])
