@@ -282,8 +282,8 @@ def line_of(error: BaseException) -> str:
 
 
 def is_of_library(file: Path) -> bool:
-    """Return True for a file of Python, or of an installed package."""
-    return any(
+    """Return True for a file of Python, or of an installed package, wherever Python has found it."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(file.parts) or any(
         file.is_relative_to(Path(sysconfig.get_path(each)).resolve())
         for each in ("stdlib", "purelib", "platlib")
     )

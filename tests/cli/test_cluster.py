@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.cli._cluster import _merged
+from kopf_selectcache.cli._cluster import _merged, is_of_library
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.cli.conftest import Command, parsed, pod
 
@@ -226,3 +226,9 @@ def test_a_login_handler_of_the_operator_that_fails_shows_where(command: Command
     assert said.code == 2
     assert "error: the operator can't log in" in said.errors
     assert "no vault" in said.errors
+
+
+def test_a_package_is_no_file_of_the_operator_wherever_python_has_found_it(tmp_path: Path) -> None:
+    assert is_of_library(tmp_path / "lib" / "python3" / "site-packages" / "yaml" / "scanner.py")
+    assert is_of_library(Path(yaml.__file__).resolve())
+    assert not is_of_library(tmp_path / "operators" / "app.py")
