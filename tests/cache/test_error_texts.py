@@ -49,7 +49,7 @@ def test_20_a_traceback_and_the_log_show_the_sentence_and_the_ways_out() -> None
 
 
 @pytest.mark.parametrize("verb", ["list", "count"])
-def test_a_part_of_an_or_is_not_called_what_is_cached(verb: str) -> None:
+def test_a_part_of_an_or_is_proposed_as_a_part(verb: str) -> None:
     objects = [pod("web-1", app="web"), pod("db-1", tier="gold"), pod("other")]
     cache = FakeCache(objects, {"pods": ["app=web", "tier=gold"]})
     with pytest.raises(OutsideFilter) as caught:
@@ -60,7 +60,7 @@ def test_a_part_of_an_or_is_not_called_what_is_cached(verb: str) -> None:
     assert len(cache.list_cached("pods")) == 2
 
 
-def test_a_part_in_the_namespaces_of_an_or_is_what_is_cached() -> None:
+def test_a_request_for_all_of_an_or_is_proposed_alone() -> None:
     filter_ = AnyOf([Selector("app=web", namespaces=["shop"]), Selector("app=web", namespaces=["blog"])])
     with pytest.raises(OutsideFilter) as caught:
         FakeCache([], {"pods": filter_}).list("pods", labels="app=web,tier=gold")
