@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context
 from heapq import heappop, heappush
 from itertools import count
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _Place: TypeAlias = tuple[asyncio.AbstractEventLoop | None, asyncio.Task[Any] | None]
 """A running loop, and its current task."""
 
@@ -169,7 +171,16 @@ class OwnLoop(asyncio.BaseEventLoop):
         self._called.clear()
         return bool(self._ready)  # type: ignore[attr-defined]  # All event loops of asyncio have it.
 
-    # ---- Methods that asyncio calls.
+    # ---- Methods of a loop, for the product and for asyncio.
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Have a call, and do what it leads to: nobody else would run this loop."""
+        handle = super().call_soon_threadsafe(callback, *args, context=context)
+        if threading.current_thread().name != WORKER and not self.is_running():
+            self.settle(lambda: True)
+        return handle
 
     def select(self, timeout: float | None) -> Sequence[Any]:
         """End a sleep if nothing is ready, or stop. No timer needs to be waited for."""

@@ -446,3 +446,11 @@ def test_a_kind_without_a_definition_is_not_declared_later() -> None:
     cache.blocking.declare("example.com/v1/webapps", "")
     cache.cluster.create(webapp("web"))
     assert cache.list("webapps").keys() == [Key("web", namespace="shop")]
+
+
+def test_an_index_that_a_read_asks_for_is_built() -> None:
+    cache = FakeCache(
+        [pod(f"web-{i}", app="web", shop=str(i % 50)) for i in range(1000)], {"pods": "app=web"}
+    )
+    assert len(cache.list("pods", labels="app=web,shop=3")) == 20
+    assert "by its index of label shop" in str(cache.explain("pods", labels="app=web,shop=3"))
