@@ -36,8 +36,8 @@ class Times:
             runner.run(test)
 
     async def until(self, condition: Callable[[], object], *, within: float) -> None:
-        """Let time pass until something is so; fail if it takes longer. It looks a thousand times at most."""
+        """Let time pass until something is so; fail if it takes longer. It looks 10,000 times at most."""
         end = self.clock() + within
         while not condition():
             assert self.clock() < end, f"it takes longer than {within} s"
-            await asyncio.sleep(max(within / 1000, 0.001))
+            await asyncio.sleep(max(within / 10_000, 0.001))
