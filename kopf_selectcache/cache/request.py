@@ -307,7 +307,7 @@ def with_options(request: Request, given: Mapping[str, Any]) -> Request:
 
 
 def with_form(request: Request, as_: Any, class_: type | None) -> Request:
-    """Return a request with the form that is given; else that of the class that names its kind, if any."""
+    """Return a request with the given form, or else with the form of the class that names its kind."""
     call = f"cache.{request.verb}()"
     if as_ is not None:
         return replace(request, form=form_of(call, as_), is_plain=False)

@@ -104,8 +104,8 @@ Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | Ev
 
 
 class Row(NamedTuple):
-    """One cause. The texts are `%` templates with the names of `_facts`. The error of a single request, such
-    as that of `fetch`, has the same sentence, with `asked` as its ways out.
+    """One cause. The texts are `%` templates with the names of `_facts`. A single request, such as
+    `fetch`, raises an error with the same sentence and the ways out in `asked`.
     """
 
     failure: type

@@ -9,7 +9,7 @@ If a store is dropped because it is too large, its objects must be freed, so tha
 aside. While an object is still there, each subscriber is asked what it needs of it later.
 
 `Resyncer` passes all stored objects to the subscribers again, once per period. It sends no request.
-`PendingWrites` adds own writes to those of the informer, and tells the waits for changes of them.
+`PendingWrites` passes own writes on to the informer, and wakes those who wait for changes.
 """
 
 from __future__ import annotations

@@ -367,7 +367,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/protocol/test_machine.py::test_12_a_replay_brings_nothing_back_and_is_no_progress",)),
     Mutant("treat a restored server as one that lags", PROTOCOL, "(Commit(version, restored=older),)", "(Commit(version),)", 4,
            ("tests/core/protocol/test_machine.py::test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored",)),
-    Mutant("watch for ever at a version that a server keeps silent about", PROTOCOL, "stuck = (garbled or mute) and", "stuck = garbled and", 5,
+    Mutant("watch a silent server forever", PROTOCOL, "stuck = (garbled or mute) and", "stuck = garbled and", 5,
            ("tests/core/protocol/test_machine.py::test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the_version",)),
     Mutant("never list where watches without bookmarks are silent", PROTOCOL, "stuck = known.failures % (PATIENCE_FAILURES + 1) == 0", "stuck = False", 5,
            ("tests/core/protocol/test_machine.py::test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then",)),
