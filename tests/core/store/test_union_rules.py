@@ -175,6 +175,15 @@ def test_a_change_that_a_branch_missed_is_unconfirmed_until_it_is_listed_anew() 
 # ---- The changes that readers of a split union see.
 
 
+def test_one_branch_alone_is_read_without_the_union() -> None:
+    union = Union()
+    (branch,) = writers(union)
+    branch.put(pod("11"))
+    branch.progress("12")
+    assert union.store is branch.view
+    assert union.store.version == "12"
+
+
 def test_9_an_object_that_a_list_lacks_may_have_left_at_any_earlier_version() -> None:
     """A handler that was called with an event from before the list waits until the leave is confirmed."""
     union, a, _ = two(pod("1"))
