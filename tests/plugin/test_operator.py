@@ -227,7 +227,7 @@ def test_no_handler_of_a_second_operator_reads_the_cluster_of_the_first(
         async with launched(settings, Cluster()) as first:
             assert await called(only(registry._changing), changing()) == "none"
             with context(settings):  # With a vault of its own.
-                with pytest.raises(ReadError, match="^these settings belong to another") as caught:
+                with pytest.raises(ReadError, match=r"^these settings belong to another") as caught:
                     await called(only(registry._changing), changing())
                 assert not isinstance(caught.value, kopf.PermanentError), (
                     "Kopf would drop the creation for good"
