@@ -30,12 +30,12 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from .handlers import ABOVE_THE_FUNCTION
 from .operator import (
     EARLY_ACTIVITIES,
-    SHARED_SETTINGS,
     Operator,
     expect_operator,
     last_operator_of,
     operator_of,
     request_launch,
+    shared_settings_error,
 )
 
 _T = TypeVar("_T")
@@ -206,7 +206,7 @@ class _LateRuntime:
                 what = "no cache is synced, because no operator has started with these settings yet"
                 raise NotSynced(what, remedy="To wait for it: await cache.wait_synced()")
             if self._vault is not None and found.vault is not self._vault:
-                raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+                raise shared_settings_error(ReadError)
             self._operator = found
         return self._operator
 

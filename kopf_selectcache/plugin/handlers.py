@@ -47,7 +47,7 @@ from .calls import (
     undecorated,
 )
 from .narrowing import narrowed
-from .operator import EARLY_ACTIVITIES, SHARED_SETTINGS, Kinds, Operator, launch, operator_of
+from .operator import EARLY_ACTIVITIES, Kinds, Operator, launch, operator_of, shared_settings_error
 
 _R = TypeVar("_R")
 
@@ -324,7 +324,7 @@ def _operator() -> Operator:
                 "no cache is synced, because none was started yet", remedy="Decorate the handler itself"
             ) from None
     elif operator.is_of_another():  # In a handler of an object, a declaration error would count as permanent.
-        raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+        raise shared_settings_error(ReadError)
     return operator
 
 

@@ -35,7 +35,6 @@ from .handlers import async_callbacks, check_handlers
 from .narrowing import narrow
 from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key, require_form
 from .operator import (
-    SHARED_SETTINGS,
     Join,
     Operator,
     failing,
@@ -45,6 +44,7 @@ from .operator import (
     namespaces_of,
     operator_of,
     reports,
+    shared_settings_error,
 )
 from .reconcile import Reconciler, check_finalizers, check_reconcilers, reconcilers
 from .reconcilers import run_reconcilers
@@ -101,7 +101,7 @@ async def _startup(
     starter = asyncio.current_task()
     assert starter is not None, "a coroutine runs in a task"
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
-        raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+        raise shared_settings_error(DeclarationError)
     declared = checked(settings, registry)
     join: Join | None = None
     if declared is not None and declared.sharding is not None:

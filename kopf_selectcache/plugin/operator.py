@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 import kopf
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from .replicas import KopfHandlers
 
+_E = TypeVar("_E", ReadError, DeclarationError)
+
 Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
 
@@ -72,13 +74,15 @@ names of their decorators in `kopf.on`."""
 LEAVING_SECONDS = 10.0
 """The seconds that a replica has to give its ranges to others at its end."""
 
-SHARED_SETTINGS = (
-    "these settings belong to another running operator",
-    "Give each operator its own settings: settings=copy.copy(settings)",
-)
-"""The error of two operators with the same settings, and the remedy."""
-
 _logger = logging.getLogger("kopf_selectcache")
+
+
+def shared_settings_error(kind: type[_E]) -> _E:
+    """Return the error of two operators with the same settings."""
+    return kind(
+        "these settings belong to another running operator",
+        remedy="Give each operator its own settings: settings=copy.copy(settings)",
+    )
 
 
 def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
@@ -607,7 +611,7 @@ def launch(
         for launched in vars(settings).pop(_AWAITED, ()):
             _resolve(launched)
     elif operator.task.get_loop() is not asyncio.get_running_loop() or operator.is_of_another():
-        raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+        raise shared_settings_error(DeclarationError)
     return operator
 
 
