@@ -12,7 +12,6 @@ import sys
 from asyncio import selector_events
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
@@ -29,6 +28,7 @@ from tests.apiserver.server import ApiServer
 from tests.canaries import Canaries
 from tests.conformance.kubeconfig import from_environment
 from tests.faults.environment import run
+from tests.faults.hurried import VirtualTime
 
 # How long it takes is no matter of a test: machines are shared.
 hypothesis.settings.register_profile(
@@ -108,13 +108,18 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on a loop of its own, or on that of the `times` that it takes."""
+    """Run a test that is a coroutine on a loop of its own, or in the virtual time of a fixture."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     limit = pyfuncitem.get_closest_marker("timeout")
-    running = partial(run, seconds=limit.args[0]) if limit is not None else run
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    getattr(pyfuncitem.funcargs.get("times"), "run", running)(pyfuncitem.obj(**given))
+    test = pyfuncitem.obj(**given)
+    if times := [each for each in pyfuncitem.funcargs.values() if isinstance(each, VirtualTime)]:
+        times[0].run(test)
+    elif limit is not None:
+        run(test, seconds=limit.args[0])
+    else:
+        run(test)
     return True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+from collections.abc import Coroutine
 from typing import Any
 
 
@@ -62,3 +63,14 @@ class _Skipping(selectors.DefaultSelector):
             self._turns = 0
             self._loop.now = max(self._loop.now, scheduled[0]._when)
         return ready
+
+
+class VirtualTime:
+    """A fixture that returns one has its test, if that is a coroutine, run on a loop that hurries."""
+
+    def make_loop(self) -> HurriedLoop:
+        return HurriedLoop()
+
+    def run(self, test: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=self.make_loop) as runner:
+            runner.run(test)

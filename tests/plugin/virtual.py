@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kopf_selectcache.informer.informers import Runtime
-from tests.faults.hurried import HurriedLoop
+from tests.faults.hurried import HurriedLoop, VirtualTime
 
 
-class Times:
+class Times(VirtualTime):
     """The clock of the loop, which the caches of operators have as well."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,13 +27,9 @@ class Times:
     def clock(self) -> float:
         return 0.0 if self._loop is None else self._loop.now
 
-    def run(self, test: Coroutine[Any, Any, None]) -> None:
-        def make() -> HurriedLoop:
-            self._loop = HurriedLoop(awaits_threads=True)
-            return self._loop
-
-        with asyncio.Runner(loop_factory=make) as runner:
-            runner.run(test)
+    def make_loop(self) -> HurriedLoop:
+        self._loop = HurriedLoop(awaits_threads=True)
+        return self._loop
 
     async def until(self, condition: Callable[[], object], *, within: float) -> None:
         """Let time pass until something is so; fail if it takes longer. It looks 10,000 times at most."""

@@ -17,8 +17,8 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.recorder.correlator import Limits
 from kopf_selectcache.recorder.events import Occurrence, Reference
+from tests.faults.hurried import VirtualTime
 
-from .conftest import VirtualTimes
 from .event_server import (
     SOURCE,
     EventServer,
@@ -467,7 +467,7 @@ def test_each_event_is_counted_once(steps: Any, waiting: int) -> None:
                 check(events)
                 assert events.stats().waiting <= waiting + 1
 
-    VirtualTimes().run(main())  # Hypothesis takes no coroutines.
+    VirtualTime().run(main())  # Hypothesis takes no coroutines.
 
 
 async def test_a_patch_is_refused_like_a_creation() -> None:
