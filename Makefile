@@ -170,7 +170,7 @@ structure: $(INSTALLED)  ## Count what shows the structure of the package: folde
 	$(PY) -m bench.structure $(ARGS)
 
 soak: $(INSTALLED)  ## Walk through every order of two and three streams, simulate a million operations, play 10,000 faults over sockets, reconcile 100,000 changes on both servers: two hours.
-	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,assignment core faults feed hostile informer model products selectors reactions oracle world real/test_own_writes.py real/test_reconcile.py real/test_counters.py real/test_finalizers.py testing/test_wrong_types.py test_demo.py))
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,assignment core faults feed hostile informer model products selectors reactions oracle world conformance real/test_filter_change.py real/test_own_writes.py real/test_reconcile.py real/test_counters.py real/test_finalizers.py testing/test_wrong_types.py test_demo.py))
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)

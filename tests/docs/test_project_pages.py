@@ -83,14 +83,28 @@ def test_the_site_is_hosted_as_make_docs_builds_it() -> None:
     assert f"-e '.[{install['extra_requirements'][0]}]'" in recipe
 
 
+def listed_in_makefile(pattern: str) -> list[str]:
+    """Return the files and folders that a line of the Makefile lists where the pattern has its group."""
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n\t", "")
+    listed = re.search(pattern, recipe, re.MULTILINE)
+    assert listed is not None
+    return re.sub(r"\$\(addprefix (\S+),([^)]*)\)", _prefixed, listed[1]).split()
+
+
 @pytest.mark.parametrize("name", ["TOUCHING_KOPF", "OURS", "NAMES_OF_KOPF"])
 def test_the_environments_of_other_versions_run_test_files_that_exist(name: str) -> None:
-    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n\t", "")
-    listed = re.search(rf"^{name} := (.*)$", recipe, re.MULTILINE)
-    assert listed is not None
-    named = re.sub(r"\$\(addprefix (\S+),([^)]*)\)", _prefixed, listed[1]).split()
+    named = listed_in_makefile(rf"^{name} := (.*)$")
     assert named
     assert [each for each in named if not (ROOT / "tests" / each).exists()] == []
+
+
+def test_make_soak_runs_all_tests_that_are_marked_so() -> None:
+    named = [ROOT / each for each in listed_in_makefile(r"-m soak .*?(\$\(addprefix tests/,[^)]*\))")]
+    tests = (ROOT / "tests").rglob("test_*.py")
+    marked = [file for file in tests if re.search(r"mark\.soak\b", file.read_text(encoding="utf-8"))]
+    assert marked
+    assert [each for each in named if not each.exists()] == []
+    assert [file for file in marked if not {file, *file.parents} & {*named}] == []
 
 
 def _prefixed(found: re.Match[str]) -> str:
