@@ -156,7 +156,7 @@ $(WITH_OTHER_KOPF): setup.cfg pyproject.toml $(INSTALLED)
 test-kopf: $(WITH_OTHER_KOPF)  ## Run what takes names of Kopf with Kopf 1.44.6; KOPF=1.45.0 takes another one.
 	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(NAMES_OF_KOPF)))
 
-comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer, and to two operators; write docs/comparison.md.
+comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer, and to two operators; write bench/FAULTS.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
 	$(if $(ARGS),@true || ,)$(CLIENTS)/bin/python -m bench.clustersecret
 

@@ -6,7 +6,7 @@ after the other, each is a process of its own beside an embedded API server of i
 namespaces, and Secrets that have nothing to do with it. Requests, CPU and memory are measured while the
 script plays its changes, without its faults. Then the operator is restarted with nothing to do, and at last
 the faults are played.
-Without `--quick` the table is written into docs/comparison.md.
+Without `--quick` the table is written into bench/FAULTS.md.
 
 Compare ratios: times and sizes belong to one machine at one moment.
 """

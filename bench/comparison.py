@@ -1,5 +1,5 @@
 """Compare what contenders hold after each fault: `python -m bench.comparison` plays all faults, and writes
-docs/comparison.md.
+bench/FAULTS.md.
 
 It needs the environment with other clients (`make test-clients`). It does not measure speed.
 """
@@ -34,7 +34,7 @@ from bench.records import (
 from bench.staging import CONTENDERS, Contender, Over, Staging
 from kopf_selectcache.testing import EmbeddedCluster
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "comparison.md"
+DOCUMENT = Path(__file__).parent / "FAULTS.md"
 CONTENTS = "<!-- begin: contents, by python -m bench.comparison -->"
 OUTCOMES = "<!-- begin: outcomes, by python -m bench.comparison -->"
 RECORDS = "<!-- begin: records, by python -m bench.comparison -->"

@@ -39,7 +39,7 @@ class Row:
     """A fault and its consequence."""
 
     numbers: str
-    """The numbers in the list of faults in docs/protocol.md."""
+    """The numbers in the list of faults in docs/dev/protocol.md."""
     words: str
     script: Callable[[Staging], str | None]
     """Returns the text to show; empty if the contents of the contender are compared."""

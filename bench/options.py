@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--publish",
         action="store_true",
-        help="write to docs/: bench.json, bench.md, its pictures, and the tables of other pages",
+        help="write bench/results.json, bench/RESULTS.md, its pictures, and the tables of other pages",
     )
     return made
 

@@ -44,7 +44,7 @@ RATES = (100, 300, 1000, 5000)
 PODS = 100
 SECONDS = 5.0
 TURNS = 3
-PAGE = Path(__file__).parents[1] / "docs" / "decisions" / "0032-the-cost-of-an-event.md"
+PAGE = Path(__file__).parents[1] / "docs/dev/decisions" / "0032-the-cost-of-an-event.md"
 BLOCK_NAME = "pacing"
 
 

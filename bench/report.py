@@ -1,6 +1,6 @@
-"""The pages that are generated from the results: docs/bench.md, its pictures, and the tables of other pages.
+"""The pages generated from the results: bench/RESULTS.md, its pictures, and the tables of other pages.
 
-`python -m bench.report` writes them again from docs/bench.json, without a measurement.
+`python -m bench.report` writes them again from bench/results.json, without a measurement.
 
 A table of another page is between two comments: `<!-- bench: NAME -->` and `<!-- bench ends -->`. `BLOCKS`
 has the tables by name.
@@ -34,9 +34,9 @@ from bench.targets import (
     judged,
 )
 
-DOCS = Path(__file__).parents[1] / "docs"
-RESULTS, PAGE = DOCS / "bench.json", DOCS / "bench.md"
-PERFORMANCE, README = DOCS / "performance.md", DOCS.parent / "README.md"
+HERE = Path(__file__).parent
+RESULTS, PAGE = HERE / "results.json", HERE / "RESULTS.md"
+PERFORMANCE, README = HERE.parent / "docs/performance.md", HERE.parent / "README.md"
 BLOCK = re.compile(r"(<!-- bench: ([a-z-]+) -->\n).*?(<!-- bench ends -->)", re.DOTALL)
 
 
@@ -139,7 +139,8 @@ def _cell(run: Run, name: str, size: int, key: str, scale: float, unit: str) -> 
 def missed(results: Sequence[Result], _: str) -> str:
     """Return the number of targets that are met, and a table of those that are missed, with all figures."""
     met, judgements = counted(results)
-    told = f"{met} of {judgements} targets are met, each with each set and number of pods; [all](bench.md)."
+    link = "[all](../bench/RESULTS.md)"
+    told = f"{met} of {judgements} targets are met, each with each set and number of pods; {link}."
     lines = [line for line in judged(results, TARGETS, markdown=True).splitlines() if "missed" in line]
     rows = [["missed", "of", "allowed", "measured"]]
     for line in lines:
@@ -247,7 +248,7 @@ def filled(text: str, results: Sequence[Result]) -> str:
 
     >>> print(filled('<!-- bench: missed -->\nold\n<!-- bench ends -->', []))
     <!-- bench: missed -->
-    0 of 0 targets are met, each with each set and number of pods; [all](bench.md).
+    0 of 0 targets are met, each with each set and number of pods; [all](../bench/RESULTS.md).
     <!-- bench ends -->
     """
 
@@ -264,10 +265,10 @@ def _shown(results: Sequence[Result]) -> str:
 
 
 def pages(file: Path = RESULTS) -> dict[Path, str]:
-    """Return the pages of docs/ with the figures of these results, and README.md."""
+    """Return the pages with the figures of these results, and README.md."""
     about, found, left_out = read_results(file)
     results = middle(found)
-    pictures = [f"bench-{name}.svg" for name in dict.fromkeys(result.data for result in results)]
+    pictures = [f"{PAGE.stem}-{name}.svg" for name in dict.fromkeys(result.data for result in results)]
     return {
         PAGE: page(described_run(about), results, left_out, pictures),
         PERFORMANCE: filled(PERFORMANCE.read_text(encoding="utf-8"), results),
@@ -276,7 +277,7 @@ def pages(file: Path = RESULTS) -> dict[Path, str]:
 
 
 def publish() -> None:
-    """Write the pages and the pictures of the results in docs/."""
+    """Write the pages and the pictures of the results."""
     draw(middle(read_results(RESULTS)[1]), PAGE)
     for file, text in pages().items():
         file.write_text(text, encoding="utf-8")

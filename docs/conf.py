@@ -41,6 +41,7 @@ autodoc_default_options = {
     "exclude-members": "at, box, branches, contradiction_in, failed, unknown, with_defaults",
 }
 autodoc_typehints = "none"
+exclude_patterns = ["dev"]  # For contributors, who read it in the repository.
 html_theme = "furo"
 html_title = "kopf_selectcache"
 html_static_path = ["site"]
@@ -50,14 +51,11 @@ html_copy_source = False
 
 
 def within(match: re.Match[str], page: Path) -> str:
-    """Return the link as the site can have it: folders by their page, and files outside of the site by their
-    name only.
-    """
-    text, target, anchor = match.groups(default="")
+    """Return the link as the site can have it: files outside of the site by their name only."""
+    text, target, _ = match.groups(default="")
     found = (page.parent / target).resolve()
-    if found.is_dir() and found.is_relative_to(HERE):
-        return f"[{text}]({target.rstrip('/')}/README.md{anchor})"
-    if found.is_dir() or (found.suffix == ".md" and not found.is_relative_to(HERE)):
+    is_page = found.is_relative_to(HERE) and not found.is_relative_to(HERE / "dev")
+    if found.is_dir() or (found.suffix == ".md" and not is_page):
         path = found.relative_to(HERE.parent)
         return f"`{text}`" if text == str(path) else f"{text} (`{path}`)"
     return match[0]
@@ -80,15 +78,9 @@ def variants(match: re.Match[str]) -> str:
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
-    """Turn a page into one of the site: drop links that lead out of this folder. README is its first page.
-
-    Decisions are not in the sidebar, which has an entry for their list.
-    """
+    """Turn a page into one of the site: drop links that lead out of this folder. README is its first page."""
     page = Path(app.env.doc2path(name))
-    is_decision = page.parent.name == "decisions" and page.name != "README.md"
-    front = "---\norphan: true\n---\n\n" if is_decision else ""
-    if name == "index":
-        front = front_page() + "\n"
+    front = front_page() + "\n" if name == "index" else ""
     text = NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
     source[0] = PICTURE.sub(variants, front + text)
 

@@ -1,6 +1,6 @@
 """Mistakes: small changes of the rules, each against one of their sentences. The exploration must find each.
 
-The first ones are what went wrong for others (docs/decisions/0040); the last ones are ours."""
+The first ones are what went wrong for others (docs/dev/decisions/0040); the last ones are ours."""
 
 # ruff: noqa: E501
 

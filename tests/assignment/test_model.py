@@ -14,7 +14,7 @@ from .mistakes import MISTAKES, Mistake, with_mistake
 from .scopes import KNOWN_LIMIT, LARGE, NO_TRACE, RANDOM, SMALL, scope_of
 from .world import Scope
 
-DECISION = Path(__file__).parents[2] / "docs/decisions/0040-ranges-change-hands-by-leases.md"
+DECISION = Path(__file__).parents[2] / "docs/dev/decisions/0040-ranges-change-hands-by-leases.md"
 
 FEW_STATES = 100
 """How far the larger scopes are explored by default, the shortest stories first."""

@@ -1,4 +1,4 @@
-"""The tables of docs/comparison.md stay true: some of their rows are played again."""
+"""The tables of bench/FAULTS.md stay true: some of their rows are played again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The features of docs/features.md, on both servers: for each row that works, the least that must hold."""
+"""The features of tests/FEATURES.md, on both servers: for each row that works, the least that must hold."""
 
 from __future__ import annotations
 

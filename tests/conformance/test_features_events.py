@@ -1,4 +1,4 @@
-"""The features of docs/features.md about Events, on both servers."""
+"""The features of tests/FEATURES.md about Events, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The features of docs/features.md about parts of objects, on both servers."""
+"""The features of tests/FEATURES.md about parts of objects, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of docs/features.md about the freshness and the explanation of reads, on both servers."""
+"""The rows of tests/FEATURES.md about the freshness and the explanation of reads, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The features of docs/features.md about sources, queues and reconcilers, on both servers."""
+"""The features of tests/FEATURES.md about sources, queues and reconcilers, on both servers."""
 
 from __future__ import annotations
 

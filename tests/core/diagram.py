@@ -1,5 +1,4 @@
-"""The protocol's table of transitions, and its drawing for docs/protocol.md: `python -m tests.core.diagram`
-writes that anew."""
+"""The protocol's table of transitions. `python -m tests.core.diagram` draws it in docs/dev/protocol.md."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/dev/protocol.md"
 BEGIN, END = "```mermaid\n", "```\n"
 
 TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(

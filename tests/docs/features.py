@@ -1,4 +1,4 @@
-"""`python -m tests.docs.features` writes docs/features.md anew from docs/features.toml."""
+"""`python -m tests.docs.features` writes tests/FEATURES.md anew from tests/features.toml."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-SOURCE, PAGE = ROOT / "docs/features.toml", ROOT / "docs/features.md"
+SOURCE, PAGE = ROOT / "tests/features.toml", ROOT / "tests/FEATURES.md"
 ROWS_OF = {"A": 24, "B": 14, "C": 9, "D": 6, "E": 8}
 """The number of rows of each part."""
 FEATURES = "tests/conformance/test_features.py::test_"
@@ -16,7 +16,7 @@ FEATURES = "tests/conformance/test_features.py::test_"
 HEAD = """# Features
 
 The features of controller-runtime and client-go, and those that their users have asked for, with ours beside them. `python -m tests.docs.features`
-writes this page from `docs/features.toml`.
+writes this page from `tests/features.toml`.
 
 - *works*: a test runs on the embedded and on the real API server, and fails with the code taken out. A *seeded bug* takes it out: `make mutants`
   shows that the test catches it.

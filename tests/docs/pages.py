@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+FAULTS = ROOT / "bench/FAULTS.md"
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
     *sorted(DOCS.rglob("*.md")),
     *sorted(ROOT.glob("examples/*/README.md")),
+    *(ROOT / f"bench/{name}.md" for name in ("FAULTS", "RESULTS")),
+    *(ROOT / f"tests/{name}.md" for name in ("FEATURES", "GUARANTEES")),
 ]
 
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

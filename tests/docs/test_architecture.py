@@ -1,4 +1,4 @@
-"""docs/architecture.md: the places that it names exist."""
+"""docs/dev/architecture.md: the places that it names exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .pages import DOCS, ROOT
 PACKAGE = ROOT / "kopf_selectcache"
 CORE = ("assignment", "protocol", "selection", "store")
 AROUND = ("bench", "examples", "tests")
-PAGE = (DOCS / "architecture.md").read_text()
+PAGE = (DOCS / "dev/architecture.md").read_text()
 ROWS = [
     line
     for line in PAGE.partition("## To change something")[2].partition("\n## ")[0].splitlines()
@@ -35,7 +35,7 @@ def test_each_name_of_a_row_is_in_a_module_that_the_row_names(row: str) -> None:
 
 @each_row("row", ROWS, ids=lambda row: row.split("|")[1].strip())
 def test_the_tests_of_a_row_exist(row: str) -> None:
-    places = re.findall(r"tests/[\w/]+(?:\.py)?", row)
+    places = re.findall(r"tests/[\w/]+(?:\.\w+)?", row)
     assert places
     assert all((ROOT / each).exists() for each in places), places
 

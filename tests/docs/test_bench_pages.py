@@ -1,4 +1,4 @@
-"""docs/bench.md and the tables of docs/performance.md are those of docs/bench.json."""
+"""bench/RESULTS.md and the tables of docs/performance.md are those of bench/results.json."""
 
 from __future__ import annotations
 

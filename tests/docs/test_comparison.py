@@ -1,4 +1,4 @@
-"""The tables of docs/comparison.md: the comparison of results; each table has every fault and every
+"""The tables of bench/FAULTS.md: the comparison of results; each table has every fault and every
 contender.
 """
 

@@ -1,4 +1,4 @@
-"""docs/features.md is generated, and each of its rows names tests and seeded bugs that exist."""
+"""tests/FEATURES.md is generated, and each of its rows names tests and seeded bugs that exist."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _needs_server(known: dict[str, Function], name: str) -> bool:
 
 
 def test_the_page_matches_its_source() -> None:
-    """After a change of docs/features.toml, `python -m tests.docs.features` writes the page anew."""
+    """After a change of tests/features.toml, `python -m tests.docs.features` writes the page anew."""
     assert PAGE.read_text(encoding="utf-8") == write(read(SOURCE.read_text(encoding="utf-8")))
 
 

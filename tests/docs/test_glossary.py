@@ -1,4 +1,4 @@
-"""docs/glossary.md: the retired names and phrases. The pages have none; the code has at most the ceilings."""
+"""The retired names and phrases of docs/dev/glossary.md: pages have none, code at most the ceilings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.rows import each_row
 
 from .pages import DOCS, PAGES, ROOT, section
 
-PAGE = DOCS / "glossary.md"
+PAGE = DOCS / "dev/glossary.md"
 PACKAGE = ROOT / "kopf_selectcache"
 CEILINGS = {"names": 0, "docstrings": 0, "comments": 0, "messages": 0, "first words": 0}
 """How many uses are left in the package. Lower a ceiling when you have removed some; never raise one."""

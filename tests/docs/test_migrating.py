@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing._operator import OperatorRun
 
-from .pages import DOCS, ROOT, Fence, fences, rows_of, saved, section
+from .pages import DOCS, FAULTS, ROOT, Fence, fences, rows_of, saved, section
 
 PAGE = DOCS / "migrating.md"
 STARTED = DOCS / "getting-started.md"
@@ -227,12 +227,12 @@ SECRETS = "## An operator that copies Secrets"
 
 def test_the_figures_that_can_be_measured_are_those_of_other_pages() -> None:
     shown = section(PAGE, "## Is it for me?")
-    summary = section(DOCS / "comparison.md", "## Summary")
+    summary = section(FAULTS, "## Summary")
     equal = next(row for row in rows_of(summary) if row[0] == "equal to the server")
     assert f"the cache was right {equal[1]} times, and the index {equal[2]} times" in shown
     (faults,) = re.findall(r"after each of (\d+) faults", summary)
     assert f"After {faults} faults" in shown
-    copying = {row[0]: row[1:] for row in rows_of(section(DOCS / "comparison.md", SECRETS))}
+    copying = {row[0]: row[1:] for row in rows_of(section(FAULTS, SECRETS))}
     plain, ours, _ = copying["requests"]
     assert f"{plain} requests with Kopf's handlers, and {ours} as a reconciler" in shown
     plain, ours, _ = copying["requests of a restart with nothing to do"]

@@ -23,7 +23,7 @@ from kopf_selectcache.testing.sample_objects import Population
 from tests.cache.environment import PODS
 from tests.rows import each_row
 
-from .pages import DOCS
+from .pages import DOCS, ROOT
 
 PAGE = DOCS / "performance.md"
 COUNT = 1_000
@@ -140,7 +140,7 @@ def test_a_read_decodes_no_more_than_documented(
 
 
 def test_an_operator_takes_the_memory_that_the_example_says() -> None:
-    results = json.loads((DOCS / "bench.json").read_text(encoding="utf-8"))["results"]
+    results = json.loads((ROOT / "bench/results.json").read_text(encoding="utf-8"))["results"]
     found = {
         each["data"]: each["figures"]
         for each in results

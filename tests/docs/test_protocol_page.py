@@ -1,4 +1,4 @@
-"""docs/protocol.md agrees with the code, and the tests that it names exist."""
+"""docs/dev/protocol.md agrees with the code, and the tests that it names exist."""
 
 from __future__ import annotations
 

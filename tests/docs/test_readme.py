@@ -21,7 +21,7 @@ from bench.comparison import CONTENTS, section
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 
-from .pages import DOCS, ROOT, rows_of, saved
+from .pages import DOCS, FAULTS, ROOT, rows_of, saved
 
 README = ROOT / "README.md"
 SECRETS = "<!-- begin: copied secrets, by python -m bench.clustersecret -->"
@@ -78,7 +78,7 @@ def test_the_handler_of_the_quickstart_needs_no_cluster(
 
 
 def test_the_faults_are_those_of_the_comparison() -> None:
-    text = (DOCS / "comparison.md").read_text()
+    text = FAULTS.read_text()
     summary = {row[0]: row[1:] for row in rows_of(text)}
     faults = sum(row[0][:1].isdecimal() for row in rows_of(section(text, CONTENTS)))
     ours, index, informer, _ = summary["equal to the server"]
@@ -96,7 +96,7 @@ def test_the_other_figures_are_those_of_the_pages_that_explain_them() -> None:
     performance = (DOCS / "performance.md").read_text()
     (view,) = (row[1] for row in rows_of(performance) if row[0] == "`get`, read-only")
     assert f"takes {float(view.split()[0]):.1f} µs" in text
-    copying = {row[0]: row[1:] for row in rows_of(section((DOCS / "comparison.md").read_text(), SECRETS))}
+    copying = {row[0]: row[1:] for row in rows_of(section(FAULTS.read_text(), SECRETS))}
     for words, row in {
         "{1} requests instead of {0}": "requests",
         "{1} s of CPU instead of {0}": "CPU, s",

@@ -299,11 +299,9 @@ def test_all_pages_are_on_the_site() -> None:
         for line in toctree.splitlines()
     }
     pages = {
-        str(page.relative_to(ROOT / "docs").with_suffix(""))
-        for page in PAGES
-        if page.is_relative_to(ROOT / "docs")
+        str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES if page.parent == ROOT / "docs"
     }
-    assert {page for page in pages - listed - {"index"} if not page.startswith("decisions/0")} == set()
+    assert pages - listed == {"index"}
 
 
 def test_the_site_s_configuration_can_be_read_without_sphinx() -> None:

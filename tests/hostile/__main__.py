@@ -81,7 +81,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", help="parts of the names of attacks; without any, all are played")
-    parser.add_argument("--write", action="store_true", help="write the rows into docs/guarantees.md")
+    parser.add_argument("--write", action="store_true", help="write the rows into bench/FAULTS.md")
     given = parser.parse_args()
     chosen = [
         attack for attack in ATTACKS if not given.words or any(word in attack.name for word in given.words)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .server import Attacking, Connecting
 
 MOST_REQUESTS = 242
-"""Requests of one list and watch in any minute, whatever the server does: contract 8, docs/protocol.md."""
+"""Requests of one list and watch in any minute, whatever the server does: docs/dev/protocol.md."""
 
 MOST_MEMORY = 64
 """MB that the process may take on top of what it takes before the attack, unless the attack says

@@ -33,7 +33,7 @@ async def new_tokens(talk: Exchange) -> None:
     )
 
 
-# At most 100 pages without a wait, and one more for each 10 objects: docs/protocol.md.
+# At most 100 pages without a wait, and one more for each 10 objects: docs/dev/protocol.md.
 @LISTS("new tokens, new objects", reason="few objects", most=242 + 100 + 35)
 async def new_objects(talk: Exchange) -> None:
     """Ever-new continue tokens with one new object each"""

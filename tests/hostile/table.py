@@ -1,4 +1,4 @@
-"""The table of docs/guarantees.md: one row per attack, written by the program, checked by a test."""
+"""The table of bench/FAULTS.md: one row per attack, written by the program, checked by a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .attack import Attack
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
+DOCUMENT = Path(__file__).parents[2] / "bench/FAULTS.md"
 BEGIN, END = "<!-- begin: attacks, by python -m tests.hostile -->", "<!-- end: attacks -->"
 HEAD = (
     "| attack | the server | state: held / fresh | requests a minute | memory, MB | block, ms"

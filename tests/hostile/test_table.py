@@ -1,4 +1,4 @@
-"""The table of docs/guarantees.md describes each attack, and has the states that its test expects."""
+"""The table of bench/FAULTS.md describes each attack, and has the states that its test expects."""
 
 from __future__ import annotations
 

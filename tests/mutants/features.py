@@ -1,4 +1,4 @@
-"""Seeded bugs that each take the code of one row of docs/features.md out. The test of the row, which runs on both servers,
+"""Seeded bugs that each take the code of one row of tests/FEATURES.md out. The test of the row, which runs on both servers,
 must catch it; they break no numbered promise by themselves, or one whose bugs are in `seeded.py`.
 """
 from __future__ import annotations
@@ -23,7 +23,7 @@ class FeatureMutant(NamedTuple):
     old: str
     new: str
     breaks: str
-    """The row of docs/features.md."""
+    """The row of tests/FEATURES.md."""
     tests: tuple[str, ...]
     product: str = ""
 

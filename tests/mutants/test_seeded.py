@@ -1,5 +1,5 @@
-"""The list of seeded bugs is one that can be applied, and docs/guarantees.md names every promise's tests and
-bugs, and no others. Of each bug that there was before, something says what guards its promise now."""
+"""Each seeded bug can be applied and names tests that exist, and tests/GUARANTEES.md lists them. Of each bug
+that there was before, something says what guards its promise now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.model.mistakes import MISTAKES
 from tests.rows import each_row
 
 from .features import FEATURES, FeatureMutant
+from .guarantees import PAGE, promises, written
 from .mutant import PRODUCTS, Mutant
 from .seeded import LEAST, LEAST_OF_A_PRODUCT, MUTANTS
 
@@ -27,28 +27,6 @@ PROMISES = range(1, 22)
 EVERY: tuple[Mutant | FeatureMutant, ...] = (*MUTANTS, *FEATURES)
 OF_BEFORE = 1211
 """So many names had seeded bugs when before.txt was begun."""
-
-
-class Promise(NamedTuple):
-    text: str
-    tests: tuple[str, ...]
-    bugs: tuple[str, ...]
-
-
-@cache
-def promises() -> dict[int, Promise]:
-    page = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
-    found = {}
-    for number, text in re.findall(
-        r"^## (\d+)\. .+?\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL
-    ):
-        above, _, below = text.partition("\nSeeded bugs:\n")
-        found[int(number)] = Promise(
-            text,
-            tuple(re.findall(r"^- `(.+::.+)`$", above, flags=re.MULTILINE)),
-            tuple(re.findall(r"^- (.+)$", below, flags=re.MULTILINE)),
-        )
-    return found
 
 
 @cache
@@ -82,12 +60,8 @@ def test_each_seeded_bug_can_be_parsed_and_uses_no_name_that_its_file_does_not_h
     assert ran.returncode == 0, ran.stdout
 
 
-@each_row("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_seeded_bug_is_caught_by_tests_of_the_promise_that_it_breaks(mutant: Mutant) -> None:
-    promise = promises()[mutant.breaks]
-    assert {test.partition("[")[0] for test in mutant.tests} <= set(promise.tests)
-    assert mutant.tests
-    assert mutant.name in promise.bugs
+def test_the_page_of_the_tests_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == written(), "python -m tests.mutants.guarantees writes it"
 
 
 def test_no_two_seeded_bugs_have_one_name() -> None:
@@ -102,18 +76,20 @@ def test_there_are_as_many_seeded_bugs_as_there_must_be() -> None:
     assert min(of_products.values()) >= LEAST_OF_A_PRODUCT
 
 
-def test_each_promise_has_its_section_its_tests_and_a_bug_that_breaks_it() -> None:
+def test_each_promise_has_a_bug_that_breaks_it() -> None:
     assert list(promises()) == list(PROMISES)
-    assert [number for number, promise in promises().items() if not promise.tests or not promise.bugs] == []
-    named = [bug for promise in promises().values() for bug in promise.bugs]
-    assert sorted(named) == sorted(mutant.name for mutant in MUTANTS)
+    assert {mutant.breaks for mutant in MUTANTS} == {*PROMISES}
 
 
-def test_each_test_that_a_promise_names_exists() -> None:
-    named = [test.split("::") for promise in promises().values() for test in promise.tests]
-    assert [
-        f"{file}::{name}" for file, name in named if not (ROOT / file).exists() or name not in functions(file)
-    ] == []
+def test_each_test_that_is_to_catch_a_bug_exists() -> None:
+    named = {test.partition("[")[0] for mutant in MUTANTS for test in mutant.tests}
+    assert {
+        test
+        for test in named
+        for file, _, name in [test.partition("::")]
+        if not (ROOT / file).exists() or name not in functions(file)
+    } == set()
+    assert [mutant.name for mutant in MUTANTS if not mutant.tests] == []
 
 
 # ---- Bugs of before.

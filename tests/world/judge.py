@@ -28,7 +28,7 @@ from .history import EVERYTHING, NAMESPACES, Filter, History, Key, Labels, State
 
 Shown: TypeAlias = Mapping[Key, State]
 MOST_REQUESTS = 242
-"""In a minute, of one list and its watch: docs/protocol.md."""
+"""In a minute, of one list and its watch: docs/dev/protocol.md."""
 
 
 class Lie(AssertionError):

@@ -1,0 +1,172 @@
+"""The pages speak to their reader, fit a narrow screen, and have at most their number of words.
+
+`python -m tests.docs.test_style` prints the words and the "you" of each page, and the phrases to mend.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.rows import each_row
+
+from .pages import DOCS, ROOT, fences, rows_of
+
+START = {
+    "index": 250,
+    "getting-started": 900,
+    "first-reconciler": 900,
+    "is-it-for-me": 500,
+    "migrating": 1_400,
+}
+GUIDES = {
+    "choosing": 1_000,
+    "reading": 1_400,
+    "changes": 1_000,
+    "reconcile": 1_400,
+    "writing": 1_000,
+    "events": 500,
+    "filter-changes": 800,
+    "clusters": 450,
+    "replicas": 1_200,
+    "testing": 1_200,
+    "deploying": 1_200,
+    "sizing": 800,
+    "troubleshooting": 900,
+}
+REFERENCE = {
+    "selectors": 600,
+    "reads": 2_200,
+    "settings": 2_000,
+    "errors": 2_500,
+    "commands": 1_100,
+    "metrics": 600,
+    "api": 350,
+    "limitations": 1_200,
+    "upgrading": 600,
+}
+EXPLANATION = {
+    "why-outside-filter": 700,
+    "how-it-works": 1_200,
+    "guarantees": 1_700,
+    "comparison": 900,
+    "performance": 700,
+}
+TARGETS = START | GUIDES | REFERENCE | EXPLANATION
+"""The words of each page, with its code."""
+ABOVE_TARGET = 1.15
+"""A page may have so many times its target."""
+UNWRITTEN = frozenset(TARGETS.keys() | {"one-watch", "outside-effects"})
+"""Pages of before, which their new versions replace."""
+LEAST_YOU = 8
+"""In 1,000 words of a guide, outside of code."""
+MOST_COLUMNS = 88
+MOST_CELLS = 4
+
+PHRASES = {
+    "has as the only verb": r"\]\([^)]*\) ha(?:s|ve) ",
+    "chain of of": r"\bof (?:the |a |an )?[\w`]+ of (?:the |a |an )?[\w`]+ of\b",
+    "is no X": r"\b(?:is|are|was|be) no (?!longer\b|more\b)\w+|\bnames? no \w+",
+    "if for whether": r"\b(?:says?|shows?|tells?|asks?|checks?|know|knows|see) if\b",
+    "dated adverb": r"\b(?:anew|for ever|in spite of|outside of|at once|as well\b(?! as)|also for"
+    r"|no more\b(?! than)|former|alone)\b",
+    "rights": r"\b(?:the )?rights?\b(?= to\b)|\brights\b",
+    "house word": r"\b(?:is|are|was|were|be|not) held\b|\bholds\b|\bgenerations?\b|\bwitness(?:es)?\b"
+    r"|\bdeparted\b|\bdepartures?\b|\bbranch(?:es)?\b|\bboxe?s?\b",
+    "person": r"\b(?:let go|goes on \w+ing|nobody|do(?:es)? not know of)\b",
+    "far antecedent": r"(?:^|[.:] )(?:One|Those|That|The same|The former|The latter|The second) "
+    r"(?:that|which|of|is|are|has|have)\b",
+    "fronted of": r"(?:^|[.:] )Of (?:the|a|an|these|those|all)\b",
+    "semicolon": r"; ",
+}
+CEILINGS = dict.fromkeys(PHRASES, 0) | {"semicolon": 4}
+"""How many the pages have. Lower a ceiling when you have removed some, and never raise one."""
+
+
+class Page(NamedTuple):
+    name: str
+    target: int
+
+    @property
+    def file(self) -> Path:
+        return DOCS / f"{self.name}.md"
+
+    @property
+    def text(self) -> str:
+        return self.file.read_text(encoding="utf-8")
+
+    @property
+    def prose(self) -> str:
+        """Return the text without code, comments, and addresses of links."""
+        text = re.sub(r"^```.*?^```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
+        return re.sub(r"<!--.*?-->|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+    @property
+    def you(self) -> float:
+        """Return how often the page speaks to its reader, in 1,000 words."""
+        said = re.findall(r"\byou(?:r|rs|rself|'re|'ve|'ll|'d)?\b", self.prose, re.IGNORECASE)
+        return 1_000 * len(said) / max(len(self.prose.split()), 1)
+
+
+PAGES = [Page(*item) for item in TARGETS.items()]
+
+
+def phrases() -> Iterator[tuple[str, str]]:
+    """Yield the kind and the place of each phrase to mend."""
+    sources = [(page.file, page.prose) for page in PAGES if page.name not in UNWRITTEN]
+    for file, text in sources:
+        joined = re.sub(r"(?<=\S)\n(?=[\w`\[(*])", " ", text)
+        for kind, pattern in PHRASES.items():
+            for found in re.finditer(pattern, joined, re.MULTILINE):
+                around = joined[max(found.start() - 30, 0) : found.end() + 30].replace("\n", " ")
+                yield kind, f"{file.name}: ...{around}..."
+
+
+def test_the_pages_are_those_of_the_plan() -> None:
+    assert {page.stem for page in DOCS.glob("*.md")} == TARGETS.keys() | UNWRITTEN
+
+
+@each_row("page", PAGES, ids=lambda page: page.name)
+def test_a_page_is_as_short_as_planned(page: Page) -> None:
+    assert page.name in UNWRITTEN or len(page.text.split()) <= page.target * ABOVE_TARGET
+
+
+@each_row("page", [page for page in PAGES if page.name in START | GUIDES], ids=lambda page: page.name)
+def test_a_guide_speaks_to_its_reader(page: Page) -> None:
+    assert page.name in UNWRITTEN or page.you >= LEAST_YOU
+
+
+@each_row("kind", PHRASES)
+def test_the_pages_have_no_more_such_phrases_than_before(kind: str) -> None:
+    found = [place for each, place in phrases() if each == kind]
+    assert len(found) <= CEILINGS[kind], "\n".join(found)
+
+
+@each_row("page", PAGES, ids=lambda page: page.name)
+def test_code_and_tables_fit_without_scrolling(page: Page) -> None:
+    if page.name in UNWRITTEN:
+        return
+    wide = [
+        f"{fence}: {line}"
+        for fence in fences(page.file)
+        for line in fence.text.splitlines()
+        if len(line) > MOST_COLUMNS
+    ]
+    assert wide == []
+    assert [row for row in rows_of(page.text) if len(row) > MOST_CELLS] == []
+
+
+if __name__ == "__main__":
+    total = 0
+    for page in PAGES:
+        if page.file.exists():
+            total += len(page.text.split())
+            print(f"{page.name:20} {len(page.text.split()):6} of {page.target:5}   you {page.you:4.1f}")
+    print(f"{'sum':20} {total:6} of {sum(TARGETS.values()):5}   {len(list(ROOT.glob('docs/**/*.md')))} files")
+    found = list(phrases())
+    for kind, place in found:
+        print(f"{kind:22} {place}")
+    print(Counter(kind for kind, _ in found))
