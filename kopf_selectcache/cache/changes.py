@@ -532,7 +532,7 @@ def _changes_of(informer: Informer, seen: Seen) -> Iterator[asyncio.Queue[Change
         if change is not None:
             seen.follow(change)
 
-    unsubscribes = informer.subscribe(queue), informer.laying.subscribe(queue)
+    unsubscribes = informer.subscribe(queue), informer.pending_writes.subscribe(queue)
     try:
         yield changes
     finally:

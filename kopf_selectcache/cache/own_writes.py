@@ -34,7 +34,7 @@ def remember_answer(runtime: Runtime, resource: Resource, answer: bytes) -> None
     """Show an object as the server answered a write, until the streams have passed its version."""
     for informer in informers_of(runtime, resource):
         if informer.state.resource is not None and informer.state.resource.version == resource.version:
-            _lay(informer, resource, answer)
+            _add(informer, resource, answer)
 
 
 async def read_written(
@@ -93,7 +93,7 @@ def remember_deletion(
         remember_answer(runtime, resource, answer)
         return
     for informer in informers_of(runtime, resource):
-        _lay_deletion(informer, (namespace or "", name), uid, before, last.resource_version)
+        _add_deletion(informer, (namespace or "", name), uid, before, last.resource_version)
 
 
 def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = False) -> None:
@@ -125,10 +125,10 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
             # Whatever is older was gone before, also under another uid that no stream has reported.
             version = metadata.get("resourceVersion")
             floor = version if isinstance(version, str) else ""
-            _lay_deletion(informer, (namespace, name), uid, floor=floor)
+            _add_deletion(informer, (namespace, name), uid, floor=floor)
         elif api_version == resource.api_version:  # Only the server converts objects.
             # The caller's dict may change later.
-            _lay(informer, resource, with_room(partial(msgspec.json.encode, obj)))
+            _add(informer, resource, with_room(partial(msgspec.json.encode, obj)))
 
 
 def informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
@@ -142,11 +142,11 @@ def informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
             yield informer
 
 
-def _lay(informer: Informer, resource: Resource, answer: bytes) -> None:
+def _add(informer: Informer, resource: Resource, answer: bytes) -> None:
     """Show an object that was created or changed, by the present filter and by the next one."""
     for state in _states_of(informer):
         if (write := _write_of(informer, state, resource, answer)) is not None:
-            informer.laying.lay(write, state)
+            informer.pending_writes.add(write, state)
 
 
 def _states_of(informer: Informer) -> Iterator[InformerState]:
@@ -157,7 +157,7 @@ def _states_of(informer: Informer) -> Iterator[InformerState]:
         yield state
 
 
-def _lay_deletion(
+def _add_deletion(
     informer: Informer,
     key: tuple[str, str],
     uid: str,
@@ -165,7 +165,7 @@ def _lay_deletion(
     floor: str = "",
 ) -> None:
     for state in _states_of(informer):
-        informer.laying.lay(_deletion_of(informer, state, key, uid, before, floor), state)
+        informer.pending_writes.add(_deletion_of(informer, state, key, uid, before, floor), state)
 
 
 def _write_of(informer: Informer, state: InformerState, resource: Resource, answer: bytes) -> OwnWrite | None:

@@ -101,7 +101,7 @@ class Informer:
         """The state that reads use, replaced in one assignment. A read takes one reference."""
         self.filter_change = FilterChange(self.swapper, environment)
         """Changes of the filter and the options."""
-        self.laying = PendingWrites(
+        self.pending_writes = PendingWrites(
             lambda: self.states, self, environment=environment, context=lambda: context_of(self)
         )
         self.auditor = Auditor(
@@ -262,7 +262,7 @@ class Informer:
         self.chosen.look()
         beside = {
             "its indexes": self.swapper.indexing.run,
-            "own writes": self.laying.run,
+            "own writes": self.pending_writes.run,
             "resync": self._resyncer.run,
         }
         if self.environment.settings.audit_interval:

@@ -113,7 +113,7 @@ class StreamWriter:
         failure of that list does not change it."""
         self.share: Callable[[Record], Record] | None = None
         """Returns the same object as another union holds it, while the filter changes to that of this one."""
-        self._laid = 0  # The number of own writes that were laid when the list began.
+        self._writes_added = 0  # The number of own writes that were added when the list began.
         self._clock = clock
         self._counts = counts
         self._logger = logger
@@ -199,7 +199,7 @@ class StreamWriter:
                 case Begin():
                     union.begin(substore)
                     self.lists += 1
-                    self._laid = union.own_writes.laid
+                    self._writes_added = union.own_writes.added
                     self.is_consistent = not self.shares_list and any(
                         isinstance(each, (List, Watch)) and each.asks_for_newest for each in effects
                     )
@@ -222,8 +222,8 @@ class StreamWriter:
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
         self.has_committed = True
-        laid = self._laid if self.is_consistent else 0
-        changes = self.union.commit(self.substore, version, restored=restored, laid=laid)
+        writes_added = self._writes_added if self.is_consistent else 0
+        changes = self.union.commit(self.substore, version, restored=restored, writes_added=writes_added)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state, so its cache is listed again.",
@@ -266,7 +266,7 @@ class StreamWriter:
     ) -> None:
         """Write to a substore of another union from now on, which has taken over the present one."""
         self.union, self.substore, self.notify = union, substore, notify
-        self._laid = 0  # Own writes are numbered anew.
+        self._writes_added = 0  # Own writes are numbered anew.
 
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""

@@ -261,7 +261,7 @@ class Resyncer:
 
 
 class PendingWrites:
-    """The own writes of one informer, as they are added and dropped. Any thread may call `lay`."""
+    """The own writes of one informer, as they are added and dropped. Any thread may call `add`."""
 
     def __init__(
         self,
@@ -275,15 +275,15 @@ class PendingWrites:
         self._resource = resource  # `str` returns the name of the resource.
         self._environment = environment
         self._context = context  # Returns the attributes of log records.
-        self._has_laid = asyncio.Event()
+        self._has_new = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None  # Known while `run` runs.
         self._listeners: list[Callable[[Change], None]] = []
 
-    def lay(self, write: OwnWrite, state: InformerState) -> None:
+    def add(self, write: OwnWrite, state: InformerState) -> None:
         """Show a write in reads of a state, and notify those who wait for changes."""
         own_writes = state.own_writes
         with own_writes.lock:
-            dropped = state.union.lay(write)
+            dropped = state.union.add_own(write)
         if own_writes is not self._states()[0].own_writes:
             return  # The present filter tells of it.
         for each in dropped:
@@ -296,7 +296,7 @@ class PendingWrites:
                 loop.call_soon_threadsafe(self._tell, write)
 
     def _tell(self, write: OwnWrite) -> None:
-        self._has_laid.set()
+        self._has_new.set()
         if write.record is not None:
             for listener in tuple(self._listeners):
                 listener(Change(None, write.record, ChangeCause.UPDATED))
@@ -312,8 +312,8 @@ class PendingWrites:
         environment = self._environment
         patience = environment.settings.sync_timeout
         while True:
-            await self._has_laid.wait()
-            self._has_laid.clear()
+            await self._has_new.wait()
+            self._has_new.clear()
             while any(each.own_writes.writes or each.own_writes.resting for each in self._states()):
                 await environment.sleep(patience / 2)
                 self._drop_expired(patience)  # No variable here holds a state: its filter may change.

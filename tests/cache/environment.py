@@ -152,7 +152,7 @@ class FakeInformer:
     has_several_streams = False
 
     @property
-    def laying(self) -> SimpleNamespace:
+    def pending_writes(self) -> SimpleNamespace:
         return SimpleNamespace(subscribe=lambda _listener: lambda: None)
 
     @property

@@ -552,14 +552,14 @@ def test_a_write_is_awaited_on_the_operators_loop(cache: FakeCache) -> None:
 def test_9_a_write_is_laid_over_the_reads(cache: FakeCache) -> None:
     live = cache.blocking.live
     seen: list[tuple[str, bool]] = []
-    laying = cache._runtime.informer("pods").laying
-    lay = laying.lay
+    pending = cache._runtime.informer("pods").pending_writes
+    add = pending.add
 
     def watched(write: Any, state: Any) -> None:
         seen.append((write.uid, write.record is not None))
-        lay(write, state)
+        add(write, state)
 
-    laying.lay = watched  # type: ignore[method-assign]
+    pending.add = watched  # type: ignore[method-assign]
     uid = live.create(pod("web-2", app="web"))["metadata"]["uid"]
     live.patch("pods", "web-2", {"metadata": {"labels": {"app": "db"}}}, namespace="shop")
     live.patch("pods", "web-2", {"metadata": {"labels": {"app": "web"}}}, namespace="shop", dry_run=True)

@@ -81,7 +81,7 @@ def test_no_function_of_the_operator_is_called_under_a_lock() -> None:
 
     informer = environment.declare("app=web", PODS, "kind", Projection.of(transform=transform))
     informer.hold(OTHER)
-    informer.state.own_writes.lay(OwnWrite(("ns", "other"), "u", "", None, at=0.0))
+    informer.state.own_writes.add(OwnWrite(("ns", "other"), "u", "", None, at=0.0))
     free.clear()
     assert shown(environment.cache(own=pod("mine", version="11", app="web"))) == "11"
     assert free

@@ -209,7 +209,7 @@ async def test_16_a_server_that_was_restored_ends_the_own_writes_of_both_filters
         ahead = str(int(informer.state.store.version) + 10_000)
         written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
         for state in informer.states:
-            informer.laying.lay(OwnWrite(written.key, written.uid, ahead, written, 0.0), state)
+            informer.pending_writes.add(OwnWrite(written.key, written.uid, ahead, written, 0.0), state)
         assert [len(state.own_writes) for state in informer.states] == [1, 1]
         cluster.restore(backup)
         (reflector,) = informer.state.reflectors

@@ -161,7 +161,7 @@ async def test_16_own_writes_from_before_are_shown_by_the_next_filter() -> None:
         outside = type(record)("shop", "gold", "uid", ahead, {"tier": "gold"}, (), record.stored)
         for each in (written, outside):
             write = OwnWrite(each.key, each.uid, each.version, each, 0.0)
-            informer.laying.lay(write, informer.state)
+            informer.pending_writes.add(write, informer.state)
         # Several streams share the version of a list, which may be older than a write.
         await change(informer, [Selector("app=web"), Selector("app=db")])
         assert [write.record for write in informer.state.own_writes if write.record] == [written]

@@ -254,7 +254,7 @@ async def test_9_a_wait_sees_an_own_write() -> None:
     model = Model(FILTERS["one stream"])
     model.operator.loop = asyncio.get_running_loop()
     waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
-    while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
+    while not model.informer.pending_writes._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
         await asyncio.sleep(0)
     model.write("a", WEB, own=True)
     model.answer(0)
@@ -264,10 +264,10 @@ async def test_9_a_wait_sees_an_own_write() -> None:
 async def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
     model = Model(FILTERS["one stream"])
     model.passes = False
-    task = asyncio.ensure_future(model.informer.laying.run())
+    task = asyncio.ensure_future(model.informer.pending_writes.run())
     model.operator.loop = asyncio.get_running_loop()
     waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
-    while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
+    while not model.informer.pending_writes._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
         await asyncio.sleep(0)
     obj = model.obj("a", State(11, "u1", WEB))
 
@@ -282,7 +282,7 @@ async def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
 
 async def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
     model = Model(FILTERS["one stream"])
-    task = asyncio.ensure_future(model.informer.laying.run())
+    task = asyncio.ensure_future(model.informer.pending_writes.run())
     await asyncio.sleep(0)
     task.cancel()
     model.cache.remember(model.obj("a", State(11, "u1", WEB)))
@@ -314,7 +314,7 @@ async def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
     model.write("b", OTHER, own=True)  # No stream reports what is outside of its filter.
     model.answer(0)
     model.answer(0)
-    task = asyncio.ensure_future(model.informer.laying.run())
+    task = asyncio.ensure_future(model.informer.pending_writes.run())
     while model.informer.state.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
         await asyncio.sleep(0)
     task.cancel()
@@ -332,7 +332,7 @@ async def test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well() -
     model.answer(0)
     model.bookmark(model.streams[0])
     assert (len(model.informer.state.own_writes), len(following.own_writes)) == (0, 1)
-    task = asyncio.ensure_future(model.informer.laying.run())
+    task = asyncio.ensure_future(model.informer.pending_writes.run())
     for _ in range(100):  # Time passes as the task sleeps.
         await asyncio.sleep(0)
     assert not following.own_writes

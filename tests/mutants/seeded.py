@@ -237,7 +237,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (OWN_UNIT + "test_a_write_in_doubt_is_so_no_longer_once_it_is_dropped",)),
     Mutant("look at the own writes of all namespaces at each list", UNION, "self._own_keys((substore,))", "self._own_keys(self.substores)", 9,
            (OWN_UNIT + "test_a_list_of_one_namespace_looks_at_no_writes_of_others",)),
-    Mutant("let a list that is older than an own write end it", UNION, "write.number <= substore.laid", "True", 9,
+    Mutant("let a list that is older than an own write end it", UNION, "write.number <= substore.writes_added", "True", 9,
            (OWN_UNIT + "test_a_newest_list_that_began_after_the_write_ends_it_whatever_its_version",)),
     Mutant("keep own writes across a restore", UNION, "                self.own_writes.clear()\n", "                pass\n", 9, (OWN_UNIT + "test_a_restored_server_ends_all_writes",)),
     Mutant("show an own write that is outside of the filter", "cache/own_writes.py", "record if selected else None,", "record,", 9, (CORPUS,)),

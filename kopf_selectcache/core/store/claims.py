@@ -122,8 +122,8 @@ class Substore:
         before is unknown to the stream."""
         self.vague: set[ObjectKey] = set()
         """Keys of objects that left at an unknown version, between the last known version and the next."""
-        self.laid = 0
-        """The number of own writes that had been laid when the last consistent list began."""
+        self.writes_added = 0
+        """The number of own writes that had been added when the last consistent list began."""
         self.has_missed = False
         """True if the server has not sent an event to the stream, until it is listed."""
         self._waits: list[tuple[tuple[int, str], ObjectKey]] = []
@@ -222,7 +222,7 @@ class OwnWrite:
     expected: bool = True
     """True if a stream must report it: the object is in the filter, or was stored before the write."""
     number: int = 0
-    """The number of the write among those that were laid."""
+    """The number of the write among those that were added."""
     floor: str = ""
     """Of a deletion: the newest version that is known from before it. Empty if none is known."""
     outside: Record | None = None
@@ -273,8 +273,8 @@ class OwnWrites:
         self.lock = RLock()
         self.size = 0
         """The bytes of the objects."""
-        self.laid = 0
-        """The number of writes that were laid so far."""
+        self.added = 0
+        """The number of writes that were added so far."""
         self._most = most
         self._most_bytes = most_bytes
         self.writes: dict[ObjectKey, OwnWrite] = {}
@@ -300,7 +300,7 @@ class OwnWrites:
         """Return the write of an object, also one that rests."""
         return self.writes.get(key) or self.resting.get(key)
 
-    def lay(self, write: OwnWrite) -> Sequence[OwnWrite]:
+    def add(self, write: OwnWrite) -> Sequence[OwnWrite]:
         """Add a write, unless a newer one of the object is known. Return the writes that were dropped
         because there are too many. Settle the write then.
         """
@@ -312,8 +312,8 @@ class OwnWrites:
                 return ()
             write.follow(before)
             self.size -= before.size
-        self.laid += 1
-        write.number = self.laid
+        self.added += 1
+        write.number = self.added
         # Replace it in place: a reader without the lock must always find a write.
         self.writes[write.key] = write
         self.resting.pop(write.key, None)
@@ -350,14 +350,14 @@ class OwnWrites:
         for write in [*present.resting.values(), *present]:
             written = write.record or write.outside
             if write.is_deletion:
-                self.lay(replace(write))
+                self.add(replace(write))
             if selects is None or written is None:
                 continue
             is_selected = selects(written)
             if is_selected is None and write.record is None:
                 continue  # It is shown when its event arrives.
             is_shown = is_selected is not False
-            self.lay(
+            self.add(
                 replace(
                     write,
                     record=written if is_shown else None,

@@ -320,12 +320,12 @@ class Union:
         return self._settled([key], substore)
 
     def commit(
-        self, substore: Substore, version: str, *, restored: bool = False, laid: int = 0
+        self, substore: Substore, version: str, *, restored: bool = False, writes_added: int = 0
     ) -> list[Change]:
-        """Show the staged generation; `restored` says that the server's versions have gone back. `laid` own
-        writes had been laid when the list began: it has them, whatever its version is.
+        """Show the staged generation; `restored` says that the server's versions have gone back. `writes_added` own
+        writes had been added when the list began: it has them, whatever its version is.
         """
-        substore.laid = max(substore.laid, laid)
+        substore.writes_added = max(substore.writes_added, writes_added)
         keys = self._own_keys((substore,))
         self.own_writes.wake_keys(keys)
         changes = self._commit(substore, version, restored=restored)
@@ -427,9 +427,9 @@ class Union:
 
     # ---- Own writes.
 
-    def lay(self, write: OwnWrite) -> Sequence[OwnWrite]:
+    def add_own(self, write: OwnWrite) -> Sequence[OwnWrite]:
         """Show an own write. Return the writes that were dropped because there are too many."""
-        dropped = self.own_writes.lay(write)
+        dropped = self.own_writes.add(write)
         self._settle_own([write.key])
         return dropped
 
@@ -474,7 +474,7 @@ class Union:
         return (
             version != ""
             and substore.epoch == self.epoch
-            and (not is_newer(write.version, version) or write.number <= substore.laid)
+            and (not is_newer(write.version, version) or write.number <= substore.writes_added)
         )
 
     # ---- The visible record of a key.

@@ -39,11 +39,11 @@ def deleted(uid: str = "u1", name: str = "a") -> OwnWrite:
     return OwnWrite(("shop", name), uid, "", None, at=0.0)
 
 
-def listed(branch: Writer, version: int, *records: Record, laid: int = 0) -> None:
+def listed(branch: Writer, version: int, *records: Record, writes_added: int = 0) -> None:
     branch.begin()
     for each in records:
         branch.put(each)
-    branch.union.commit(branch.substore, str(version), laid=laid)
+    branch.union.commit(branch.substore, str(version), writes_added=writes_added)
 
 
 def one(*records: Record, version: int = 10) -> tuple[Union, Writer]:
@@ -107,7 +107,7 @@ def test_of_a_stored_object_and_a_write_the_newer_one_is_shown(
 
 def test_a_write_is_over_once_each_branch_that_could_hold_its_object_has_passed_it() -> None:
     union, a, b = two()
-    union.lay(written(12))
+    union.add_own(written(12))
     b.progress("13")
     assert (shown(union), active(union)) == ("12", ["12"])
     a.progress("11")
@@ -118,7 +118,7 @@ def test_a_write_is_over_once_each_branch_that_could_hold_its_object_has_passed_
 
 def test_a_write_that_rests_hides_older_reports_of_a_branch() -> None:
     union, a, b = two()
-    union.lay(written(12))
+    union.add_own(written(12))
     a.put(record(12))
     a.progress("12")
     b.put(record(11))
@@ -127,7 +127,7 @@ def test_a_write_that_rests_hides_older_reports_of_a_branch() -> None:
 
 def test_a_write_that_no_branch_shows_is_in_doubt_once_one_has_passed_it() -> None:
     union, a, b = two()
-    union.lay(written(12))
+    union.add_own(written(12))
     assert not union.awaits_streams, "its event may be under way"
     a.progress("13")
     assert (union.awaits_streams, union.awaited) == (True, {b.substore: "13"})
@@ -140,7 +140,7 @@ def test_a_write_that_no_branch_shows_is_in_doubt_once_one_has_passed_it() -> No
 
 def test_a_write_that_all_branches_have_passed_stays_while_the_store_shows_an_older_object() -> None:
     union, branch = one(record(11), version=11)
-    union.lay(written(12))
+    union.add_own(written(12))
     branch.progress("13")
     assert (shown(union), active(union)) == ("12", ["12"]), "the branch has missed an event"
     branch.put(record(14))
@@ -150,13 +150,13 @@ def test_a_write_that_all_branches_have_passed_stays_while_the_store_shows_an_ol
 def test_an_answer_that_comes_after_the_event_is_not_shown() -> None:
     union, branch = one(record(12), version=12)
     branch.leave(record(13))
-    union.lay(written(12))
+    union.add_own(written(12))
     assert (shown(union), active(union), resting(union)) == (None, [], [])
 
 
 def test_a_list_says_nothing_before_it_is_complete() -> None:
     union, branch = one()
-    union.lay(written(12))
+    union.add_own(written(12))
     branch.begin()
     branch.put(record(13))
     branch.leave(record(14))
@@ -167,10 +167,10 @@ def test_a_list_says_nothing_before_it_is_complete() -> None:
 
 def test_a_newest_list_that_began_after_the_write_ends_it_whatever_its_version() -> None:
     union, branch = one()
-    union.lay(written(12))
-    listed(branch, 11, laid=0)
+    union.add_own(written(12))
+    listed(branch, 11, writes_added=0)
     assert shown(union) == "12"
-    listed(branch, 11, laid=union.own_writes.laid)
+    listed(branch, 11, writes_added=union.own_writes.added)
     assert (shown(union), active(union)) == (None, [])
 
 
@@ -180,7 +180,7 @@ def test_a_list_of_one_namespace_looks_at_no_writes_of_others(monkeypatch: pytes
     listed(shop, 10)
     listed(blog, 10)
     for namespace in ("shop", "blog"):
-        union.lay(written(12, namespace=namespace))
+        union.add_own(written(12, namespace=namespace))
     looked, settle = list[str](), OwnWrites.settle
 
     def counted(writes: OwnWrites, write: OwnWrite, *parts: Any, **more: Any) -> None:
@@ -194,27 +194,27 @@ def test_a_list_of_one_namespace_looks_at_no_writes_of_others(monkeypatch: pytes
 
 def test_versions_that_are_no_numbers_are_not_shown() -> None:
     union, branch = one()
-    union.lay(OwnWrite(KEY, "u1", "abc", record(12), at=0.0))
+    union.add_own(OwnWrite(KEY, "u1", "abc", record(12), at=0.0))
     assert active(union) == []
-    union.lay(written(12))
+    union.add_own(written(12))
     branch.progress("abc")
     assert active(union) == ["12"]
 
 
 def test_a_restored_server_ends_all_writes() -> None:
     union, branch = one()
-    union.lay(written(12))
+    union.add_own(written(12))
     branch.begin()
     branch.commit("5", restored=True)
     assert (shown(union), active(union), union.own_writes.size) == (None, [], 0)
-    union.lay(written(7))
+    union.add_own(written(7))
     assert shown(union) == "7"
 
 
 def test_a_write_in_doubt_is_so_no_longer_once_it_is_dropped() -> None:
     for how in ("expired", "restored"):
         union, a, _ = two()
-        union.lay(written(12))
+        union.add_own(written(12))
         a.progress("13")
         assert union.awaits_streams
         if how == "expired":
@@ -234,7 +234,7 @@ def test_a_write_that_all_branches_pass_before_they_meet_after_a_restore_is_over
     union, a, b = two(version=1000)
     restored(a, 5)
     restored(b, 20)
-    union.lay(written(15))
+    union.add_own(written(15))
     a.progress("16")
     a.progress("20")
     assert (active(union), union.awaits_streams) == ([], False)
@@ -245,7 +245,7 @@ def test_a_write_that_rests_is_shown_in_place_of_the_state_from_before_a_restore
     a.leave(record(1001))  # It may be in B.
     restored(a, 5)
     restored(b, 4)
-    union.lay(written(8))
+    union.add_own(written(8))
     found: list[bool] = []
 
     def read(_: int) -> None:  # A reader without the lock: a write, or the state from before.
@@ -261,7 +261,7 @@ def test_a_write_that_rests_is_shown_in_place_of_the_state_from_before_a_restore
 
 def test_a_deletion_hides_its_object_until_it_departs_and_rests_then() -> None:
     union, branch = one(record(9))
-    union.lay(deleted())
+    union.add_own(deleted())
     assert shown(union) is None
     branch.put(record(11))
     assert (shown(union), active(union)) == (None, ["deleted"])
@@ -272,7 +272,7 @@ def test_a_deletion_hides_its_object_until_it_departs_and_rests_then() -> None:
 @pytest.mark.parametrize(("uid", "expected"), [("u1", None), ("u2", "12")])
 def test_a_deletion_that_rests_hides_its_object_if_that_comes_back(uid: str, expected: str | None) -> None:
     union, branch = one(record(9))
-    union.lay(deleted())
+    union.add_own(deleted())
     branch.leave(record(11))
     branch.put(record(12, uid))
     assert shown(union) == expected
@@ -282,18 +282,18 @@ def test_a_deletion_that_rests_hides_its_object_if_that_comes_back(uid: str, exp
 
 def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> None:
     union, branch = one(record(9))
-    union.lay(deleted())
+    union.add_own(deleted())
     branch.leave(record(11))
-    union.lay(written(12))
+    union.add_own(written(12))
     assert active(union) == []
-    union.lay(written(14, "u2"))
+    union.add_own(written(14, "u2"))
     assert (active(union), resting(union)) == (["14"], [])
 
 
 def test_each_deleted_object_of_a_name_stays_hidden() -> None:
     union, branch = one()
-    union.lay(deleted("u0"))
-    union.lay(deleted("u1"))
+    union.add_own(deleted("u0"))
+    union.add_own(deleted("u1"))
     branch.put(record(11, "u0"))
     assert shown(union) is None
     branch.put(record(12, "u1"))
@@ -302,7 +302,7 @@ def test_each_deleted_object_of_a_name_stays_hidden() -> None:
 
 def test_a_list_that_is_abandoned_wakes_no_write() -> None:
     union, a, b = two(record(9))
-    union.lay(deleted())
+    union.add_own(deleted())
     a.leave(record(11))
     b.progress("11")
     a.begin()
@@ -315,7 +315,7 @@ def test_a_list_that_is_abandoned_wakes_no_write() -> None:
 
 
 @each_row(
-    ("laid", "left"),
+    ("added", "left"),
     [
         ([written(12), written(11)], ["12"]),
         ([written(12), written(13)], ["13"]),
@@ -328,34 +328,34 @@ def test_a_list_that_is_abandoned_wakes_no_write() -> None:
     ],
 )
 def test_answers_may_arrive_in_another_order_than_the_server_gave_them(
-    laid: list[OwnWrite], left: list[str]
+    added: list[OwnWrite], left: list[str]
 ) -> None:
     union, _ = one()
-    for write in laid:
-        union.lay(replace(write))
+    for write in added:
+        union.add_own(replace(write))
     assert [*active(union), *resting(union)] == left
     assert union.own_writes.size == sum(write.size for write in union.own_writes)
 
 
 def test_the_oldest_writes_are_dropped_beyond_a_number_and_beyond_a_size() -> None:
     writes = OwnWrites(most=2)
-    assert [writes.lay(written(12, name=name)) for name in "ab"] == [[], []]
-    assert [each.key[1] for each in writes.lay(written(12, name="c"))] == ["a"]
+    assert [writes.add(written(12, name=name)) for name in "ab"] == [[], []]
+    assert [each.key[1] for each in writes.add(written(12, name="c"))] == ["a"]
     writes = OwnWrites(most_bytes=4)
-    writes.lay(written(12, name="a"))
-    writes.lay(written(12, name="b"))
-    assert [each.key[1] for each in writes.lay(written(12, name="c"))] == ["a"]
+    writes.add(written(12, name="a"))
+    writes.add(written(12, name="b"))
+    assert [each.key[1] for each in writes.add(written(12, name="c"))] == ["a"]
     assert (len(writes), writes.size) == (2, 4)
 
 
 def test_writes_that_rest_are_dropped_first() -> None:
     union, a, _ = two()
     union.own_writes._most_bytes = 3
-    union.lay(written(12, name="c"))
+    union.add_own(written(12, name="c"))
     a.put(record(12, name="c"))
     a.progress("12")
     assert resting(union) == ["12"]
-    assert union.lay(written(13, name="d")) == []
+    assert union.add_own(written(13, name="d")) == []
     assert (active(union), resting(union), union.own_writes.size) == (["13"], [], 2)
 
 
@@ -363,17 +363,17 @@ def test_the_oldest_deletions_that_rest_are_dropped_beyond_a_number() -> None:
     union, _ = one()
     union.own_writes._most = 1
     for name in "abc":
-        union.lay(deleted(name=name))
+        union.add_own(deleted(name=name))
     assert [*union.own_writes.resting] == [("shop", "b"), ("shop", "c")]
 
 
 def test_a_reader_without_the_lock_always_finds_that_there_is_a_write() -> None:
     union, _ = one()
-    union.lay(written(12))
+    union.add_own(written(12))
     found: list[bool] = []
     stepping(
         [claims.__file__],
-        lambda: union.lay(written(13)),
+        lambda: union.add_own(written(13)),
         lambda _: found.append(bool(union.own_writes.writes)),
     )
     assert found
@@ -398,7 +398,7 @@ def test_16_the_next_filter_shows_the_writes_that_it_selects(
     write: OwnWrite, is_selected: bool | None, expected: list[str | None]
 ) -> None:
     present = OwnWrites()
-    present.lay(replace(write))
+    present.add(replace(write))
     following_writes = OwnWrites()
     following_writes.inherit(present, lambda _: is_selected)
     assert [each.record and each.record.version for each in following_writes] == expected
@@ -409,8 +409,8 @@ def test_16_the_next_filter_shows_the_writes_that_it_selects(
 
 def test_16_a_filter_with_another_form_of_objects_takes_deletions_over_alone() -> None:
     present = OwnWrites()
-    present.lay(outside(12))
-    present.lay(deleted(name="b"))
+    present.add(outside(12))
+    present.add(deleted(name="b"))
     following_writes = OwnWrites()
     following_writes.inherit(present, None)
     assert [each.key for each in following_writes] == [("shop", "b")]
@@ -418,7 +418,7 @@ def test_16_a_filter_with_another_form_of_objects_takes_deletions_over_alone() -
 
 def test_16_the_next_filter_inherits_writes_that_rest() -> None:
     union, a, _ = two()
-    union.lay(written(12))
+    union.add_own(written(12))
     a.put(record(12))
     a.progress("12")
     assert resting(union) == ["12"]
@@ -439,7 +439,7 @@ def test_16_streams_that_the_next_filter_takes_over_keep_their_progress() -> Non
     new_kept, infra = writers(following_union)
     listed(infra, 20)
     for write in (written(12), written(14, name="b"), deleted(name="c")):
-        following_union.lay(write)
+        following_union.add_own(write)
     assert (active(following_union), resting(following_union)) == (["12", "14"], ["deleted"])
     following_union.take_over(present, {kept.substore: new_kept.substore})
     following_union.settle_own()
@@ -449,7 +449,7 @@ def test_16_streams_that_the_next_filter_takes_over_keep_their_progress() -> Non
 @pytest.mark.parametrize("by", ["event", "list"])
 def test_a_reader_without_the_lock_never_sees_an_object_hidden_by_a_resting_deletion(by: str) -> None:
     union, branch = one(record(9))
-    union.lay(deleted())
+    union.add_own(deleted())
     branch.leave(record(11))
     found: list[Record | None] = []
 
