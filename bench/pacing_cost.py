@@ -32,7 +32,7 @@ from bench.datasets import DEFAULT, dataset
 from bench.report import BLOCK
 from bench.synthetic import Synthetic
 from kopf_selectcache import EVERYTHING
-from kopf_selectcache.client.reading import BATCH_DELAY
+from kopf_selectcache.client.reading import BATCH_SECONDS
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -126,7 +126,7 @@ def measured(rate: int, delay: float, seconds: float, pods: Sequence[bytes]) -> 
 
 
 def compared(
-    rates: Sequence[int], seconds: float, turns: int, pods: Sequence[bytes], delay: float = BATCH_DELAY
+    rates: Sequence[int], seconds: float, turns: int, pods: Sequence[bytes], delay: float = BATCH_SECONDS
 ) -> dict[int, tuple[list[Run], list[Run]]]:
     """Measure each number of events a second without and with the delay, by turns."""
     found: dict[int, tuple[list[Run], list[Run]]] = {rate: ([], []) for rate in rates}

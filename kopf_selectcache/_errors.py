@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import kopf
 
 from .core.protocol.messages import FieldCause
-from .core.redact import MOST_SHOWN, clipped, printable, shown, shown_by_type
+from .core.redact import MOST_SHOWN_CHARACTERS, clipped, printable, shown, shown_by_type
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -150,9 +150,9 @@ def require(
 
 
 def _fit(text: str) -> str:
-    if len(text) <= MOST_SHOWN and text.isprintable():
+    if len(text) <= MOST_SHOWN_CHARACTERS and text.isprintable():
         return text
-    return printable(clipped(text), 2 * MOST_SHOWN)
+    return printable(clipped(text), 2 * MOST_SHOWN_CHARACTERS)
 
 
 def _again(cls: type[SelectCacheError], args: tuple[Any, ...], state: dict[str, Any]) -> SelectCacheError:

@@ -59,7 +59,7 @@ _WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count"), "fetch_list")
 _MOST_REPEATED = 100
 """Characters of a filter that a sentence says twice."""
 
-_LONGEST_CALL = 200
+_CALL_CHARACTERS = 200
 """Characters of a call that a note proposes, where the filter is too complex to compare."""
 
 _RETRY_SECONDS = 30
@@ -273,7 +273,7 @@ def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, se
         if reason in (Reason.OVERLAPS, Reason.UNDECIDED) and coverage.narrowest is not None:
             assert isinstance(coverage.narrowest, Selector), "a request of one branch is narrowed to one"
             part = repr(replace(request, selector=coverage.narrowest))
-            is_short = reason is Reason.OVERLAPS or len(part) <= _LONGEST_CALL
+            is_short = reason is Reason.OVERLAPS or len(part) <= _CALL_CHARACTERS
             is_all = coverage.is_narrowest_all
             if is_short:
                 verb = "count" if request.verb == "count" else "read"
@@ -282,7 +282,7 @@ def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, se
                 ways.append("To read what is cached: cache.list_cached(...)")
         is_served = request.verb in _WITHOUT_CACHE and request.index is None
         asked = repr(replace(request, verb="fetch_list")) if is_served else ""
-        if not asked or (reason is Reason.UNDECIDED and len(asked) > _LONGEST_CALL):
+        if not asked or (reason is Reason.UNDECIDED and len(asked) > _CALL_CHARACTERS):
             asked = "fetch_list(...)"
         ways.append(f"To ask the server: {server.replace('%s', asked.removeprefix('cache.'))}")
     if reason is Reason.UNDECIDED:

@@ -24,7 +24,7 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.index_spec import Indexed, without_value
 from kopf_selectcache.core.store.packing import (
     FEWEST_OBJECTS,
-    OVERHEAD,
+    OVERHEAD_BYTES,
     SAMPLE_OBJECTS,
     TEMPLATE_PLACE_BYTES,
     Storage,
@@ -39,12 +39,12 @@ from kopf_selectcache.informer.background import run_in_thread
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.planner import Stream
 
-PAGE_LIMIT = 500
+PAGE_OBJECTS = 500
 
 PATIENCE_SECONDS = 120.0
 """Maximum of the sum of pauses between the pages of one list."""
 
-WEIGHED = 100
+WEIGHED_OBJECTS = 100
 """Number of objects that are measured at a time: of the first page, and of ever fewer later ones."""
 
 
@@ -54,7 +54,7 @@ def expected(objects: int, json: int, values: int, *, leaves: float) -> int:
 
     `leaves` is the fraction of the JSON that is left after packing.
     """
-    return objects * OVERHEAD + round(json * leaves) + values
+    return objects * OVERHEAD_BYTES + round(json * leaves) + values
 
 
 class _Sample(NamedTuple):
@@ -185,7 +185,7 @@ async def labelled_namespaces(
     assert kind is not None, "it is built in"
     resource, found = Resource(kind, "v1"), {}
     for label in labels:
-        paging = Paging({"labelSelector": str(label)}, page_limit=PAGE_LIMIT, patience=PATIENCE_SECONDS)
+        paging = Paging({"labelSelector": str(label)}, page_limit=PAGE_OBJECTS, patience=PATIENCE_SECONDS)
         pages = pages_of_metadata(
             transport, resource, resource.path(None), paging, chance=lambda: 1.0, sleep=asyncio.sleep
         )
@@ -224,7 +224,7 @@ class Counter:
         path, query, within = stream.path(self._resource), stream.query(), stream.keys
         found, paging, listed, due = (
             Amount(),
-            Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE_SECONDS),
+            Paging(query, page_limit=PAGE_OBJECTS, patience=PATIENCE_SECONDS),
             0,
             0,
         )
@@ -237,7 +237,7 @@ class Counter:
             keys = {record.key for record in page.records if within.have(record.key)}
             if keys and listed >= due:  # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
                 found += await self._weighed(path, asked, projection, stream, indexes)
-                due = 2 * due + PAGE_LIMIT
+                due = 2 * due + PAGE_OBJECTS
             new = keys - seen
             for record in page.records:
                 if record.key in new:
@@ -257,7 +257,7 @@ class Counter:
             (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces
         ):
             path = self._resource.path(namespace)
-            answer = await self._some(path, {}, WEIGHED)
+            answer = await self._some(path, {}, WEIGHED_OBJECTS)
             records = self._records(answer, ALL)  # Raises Garbled for an invalid answer.
             found += Amount(
                 len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records)
@@ -278,7 +278,7 @@ class Counter:
         indexes: tuple[Indexed, ...],
     ) -> Amount:
         # Objects of a shared watch may be anywhere in the page.
-        limit = PAGE_LIMIT if stream.is_wider else WEIGHED
+        limit = PAGE_OBJECTS if stream.is_wider else WEIGHED_OBJECTS
         answer = await self._some(path, query, limit, accept_of(projection, is_list=True))
         records = self._records(answer, projection, indexes)
         named = [record for record in records if stream.keys.have(record.key)]

@@ -63,7 +63,7 @@ TICK_SECONDS = 5.0
 RELIST_AFTER_SECONDS = 15.0
 """Seconds of a watch, open or requested, until its stream is relisted; also the maximum wait for a leave."""
 
-LOG_INTERVAL = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 """Seconds between two log lines about handlers that wait for one kind."""
 
 
@@ -212,7 +212,7 @@ async def _log(informer: Informer, event: HandledObject) -> None:
     environment = informer.environment
     await environment.sleep(TICK_SECONDS)
     if environment.clock() >= informer.next_wait_log:
-        informer.next_wait_log = environment.clock() + LOG_INTERVAL
+        informer.next_wait_log = environment.clock() + LOG_INTERVAL_SECONDS
         environment.logger.info(
             "Handlers wait until the cache of %(resource)s is as new as version %(version)s of %(object)s:"
             " %(handlers)d.",

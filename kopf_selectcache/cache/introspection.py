@@ -326,7 +326,7 @@ def _log_failure(resource: Resource, name: str) -> Failing:
 # ---- `Info`: the filter of one cache, where its values come from, its state, and the memory that it
 # takes.
 
-SAMPLES = 500
+MEASURED_OBJECTS = 500
 """Number of objects that are measured, as a sample of all."""
 
 
@@ -378,7 +378,7 @@ def memory_of(store: Readable, own_writes: OwnWrites) -> Memory:
     """Return the memory of a store. Visits all records in the calling thread, without a lock."""
     records, _ = store.records()
     weights = store.weights()
-    samples = records[:: max(1, len(records) // SAMPLES)]
+    samples = records[:: max(1, len(records) // MEASURED_OBJECTS)]
     each = len(records) / len(samples) if samples else 0.0
     whole = weights_of(records)
     return Memory(

@@ -41,7 +41,7 @@ from .noting import noting
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
 from .request import Request, requested_key, split_name, with_form, written_call
 
-TIMEOUT = 30.0
+WRITE_SECONDS = 30.0
 """Seconds for a write with all its tries."""
 
 MANAGER = "kopf-selectcache"
@@ -68,7 +68,7 @@ class Options(NamedTuple):
 
     dry_run: bool = False
     field_manager: str = MANAGER
-    timeout: float = TIMEOUT
+    timeout: float = WRITE_SECONDS
 
 
 def options_of(verb: str, given: Mapping[str, Any]) -> Options:

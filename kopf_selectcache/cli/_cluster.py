@@ -37,7 +37,7 @@ from kopf_selectcache.settings.options import settings_of
 
 from .output import CommandError
 
-LOGIN = 60.0
+LOGIN_SECONDS = 60.0
 """Maximum duration of a login in seconds. Identity providers are slow, but nobody waits longer for a
 command."""
 
@@ -217,12 +217,12 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any], reasons: Sequence[BaseException]) -> None:
     ready = asyncio.create_task(vault.wait_for_readiness())
     try:
-        await asyncio.wait({ready, task}, timeout=LOGIN, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ready, task}, timeout=LOGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             error = task.exception() or asyncio.CancelledError()
             raise CommandError(f"the operator can't log in:\n{traced(error)}")
         if not ready.done():
-            raise CommandError(f"the operator has not logged in after {LOGIN:g} s")
+            raise CommandError(f"the operator has not logged in after {LOGIN_SECONDS:g} s")
         if vault.is_empty():
             if missing := _missing_kubeconfig():
                 raise CommandError(f"the operator can't log in: {missing}")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.cache.estimates import PAGE_LIMIT, PATIENCE_SECONDS, labelled_namespaces
+from kopf_selectcache.cache.estimates import PAGE_OBJECTS, PATIENCE_SECONDS, labelled_namespaces
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused
@@ -373,7 +373,7 @@ async def metadata_in(
     transport: KopfTransport, resource: Resource, path: str, query: Mapping[str, str]
 ) -> AsyncIterator[Record]:
     """Yield the metadata of the objects of a list; raise Refused, Unreachable or Garbled."""
-    paging = Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE_SECONDS)
+    paging = Paging(query, page_limit=PAGE_OBJECTS, patience=PATIENCE_SECONDS)
     async for records in pages_of_metadata(
         transport, resource, path, paging, chance=lambda: 1.0, sleep=asyncio.sleep
     ):

@@ -18,11 +18,11 @@ from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.selectors.signatures import near
 
-USUAL_WIDTH = 80
+USUAL_COLUMNS = 80
 """The columns of a terminal that does not tell its width."""
 
 
-NARROWEST = 20
+LEAST_COLUMNS = 20
 """Text is not wrapped to fewer columns than these."""
 
 _RED, _GREEN, _YELLOW, _BOLD = "31", "32", "33", "1"
@@ -46,9 +46,9 @@ def width_of(file: TextIO, environment: Mapping[str, str] | None = None) -> int 
     if columns.isascii() and columns.isdecimal() and int(columns[:6]) > 0:
         return int(columns[:6])
     try:
-        return os.get_terminal_size(file.fileno()).columns or USUAL_WIDTH
+        return os.get_terminal_size(file.fileno()).columns or USUAL_COLUMNS
     except OSError:
-        return USUAL_WIDTH
+        return USUAL_COLUMNS
 
 
 def write(file: TextIO, text: str, *, environment: Mapping[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ def write(file: TextIO, text: str, *, environment: Mapping[str, str] | None = No
     environment = os.environ if environment is None else environment
     if (width := width_of(file, environment)) is not None:
         coloured = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
-        lines = ["\n".join(_wrapped(line, max(width, NARROWEST))) for line in text.splitlines()]
+        lines = ["\n".join(_wrapped(line, max(width, LEAST_COLUMNS))) for line in text.splitlines()]
         text = "".join(f"{_painted(line) if coloured else line}\n" for line in lines)
     file.write(text)
 
@@ -267,7 +267,7 @@ class Progress:
         text = f"{self._word}: {self._done:,}{of}"
         if self._file.isatty():
             # In the last column, some terminals begin a new line.
-            columns = (width_of(self._file) or USUAL_WIDTH) - 1
+            columns = (width_of(self._file) or USUAL_COLUMNS) - 1
             self._file.write(f"\r{text[:columns]}")
         else:
             self._file.write(f"{text}\n")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kopf_selectcache.cache.estimates import PAGE_LIMIT, PATIENCE_SECONDS
+from kopf_selectcache.cache.estimates import PAGE_OBJECTS, PATIENCE_SECONDS
 from kopf_selectcache.cache.why import compare
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import ask_in_size
@@ -184,7 +184,7 @@ class _Search:
         """Yield the objects of a list, as a whole, page by page."""
         reader, paging = (
             Reader.of(resource, ALL),
-            Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE_SECONDS),
+            Paging(query, page_limit=PAGE_OBJECTS, patience=PATIENCE_SECONDS),
         )
         get, size = self._operator.transport.get, paging.size
         while not paging.is_complete:

@@ -23,7 +23,7 @@ from kopf_selectcache.core.redact import counted
 from . import output as out
 from .output import PROBLEM, CommandError, CommandResult, Progress, print_line
 
-PROBE_TIMEOUT = 5.0
+PROBE_SECONDS = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
 
 if TYPE_CHECKING:  # It needs the extra.
@@ -242,7 +242,7 @@ def _running_server(kubeconfig: Path) -> str | None:
         )
         url = urlsplit(address)
         with socket.create_connection(
-            (url.hostname or "", url.port or 443), timeout=PROBE_TIMEOUT
+            (url.hostname or "", url.port or 443), timeout=PROBE_SECONDS
         ) as connection:
             context.wrap_socket(connection, server_hostname=url.hostname).close()
     except (OSError, ValueError, LookupError, TypeError):

@@ -44,7 +44,7 @@ EXAMPLES = (
     "selectcache shards --context staging",
 )
 
-NAMED = 5
+NAMED_NAMESPACES = 5
 """The number of namespaces that a line names."""
 
 
@@ -152,8 +152,8 @@ def _row(each: Replica) -> tuple[str, str, str, str, str, str]:
 def _unserved(fleet: Fleet) -> str:
     if not fleet.unserved:
         return "" if fleet.unserved is None else " No namespace is in them."
-    more = len(fleet.unserved) - NAMED
-    named = [*fleet.unserved[:NAMED], *([f"{more:,} more"] if more > 0 else [])]
+    more = len(fleet.unserved) - NAMED_NAMESPACES
+    named = [*fleet.unserved[:NAMED_NAMESPACES], *([f"{more:,} more"] if more > 0 else [])]
     return f" Namespaces without a replica: {', '.join(named)}."
 
 
@@ -196,7 +196,7 @@ def _fixed(sharding: Sharding, count: int) -> CommandResult:
 
 # ---- The replicas of an operator, and the ranges that each of them owns.
 
-AHEAD = 5.0
+CLOCK_AHEAD_SECONDS = 5.0
 """Seconds by which a clock may be ahead of ours before a note says so."""
 
 
@@ -409,7 +409,7 @@ async def fleets_in(
             f"The clock of {each.name} is {-each.age:.0f} s ahead of this machine's, so its state may be"
             " wrong."
             for each in fleet.replicas
-            if each.age is not None and each.age < -AHEAD
+            if each.age is not None and each.age < -CLOCK_AHEAD_SECONDS
         ]
     return found, notes
 

@@ -30,7 +30,7 @@ from kopf_selectcache.core.protocol.decoder import Reader, read_refusal
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.redact import printable
 
-BUFFER = 256 * 1024
+BUFFER_BYTES = 256 * 1024
 """Bytes that are decompressed at a time, and that aiohttp reads before it waits for the reader."""
 
 _ERROR_BYTES = 1024 * 1024
@@ -140,7 +140,7 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
         try:
             async for data in response.content.iter_any():
                 while data and not inflater.eof:
-                    yield inflater.decompress(data, BUFFER)
+                    yield inflater.decompress(data, BUFFER_BYTES)
                     data = inflater.unconsumed_tail  # The rest, for the next piece.  # noqa: PLW2901
         except zlib.error as error:
             raise aiohttp.ClientPayloadError("the answer can't be decompressed") from error
@@ -190,7 +190,7 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
 
 _T = TypeVar("_T")
 
-BATCH_DELAY = 0.01
+BATCH_SECONDS = 0.01
 """Seconds for which a busy watch is not read."""
 
 BUSY_EVENTS_PER_SECOND = 300
@@ -344,11 +344,11 @@ class IdleTimeout:
             self._waiting.cancel()
 
 
-MAX_LINE = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """The longest line of a watch, in bytes. etcd takes objects of 1.5 MiB; some aggregated servers ten times
 that."""
 
-_START = 64 * 1024
+_SEARCHED_BYTES = 64 * 1024
 """The number of bytes of an endless line that are searched for the object's name."""
 
 
@@ -357,7 +357,7 @@ class Lines:
     complete.
     """
 
-    def __init__(self, limit: int = MAX_LINE) -> None:
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
@@ -377,7 +377,7 @@ class Lines:
                 yield line
         self._size += len(rest)
         if self._size > self._limit:
-            name = _name_in(b"".join((*self._parts, rest))[:_START])
+            name = _name_in(b"".join((*self._parts, rest))[:_SEARCHED_BYTES])
             raise Garbled(
                 f"a line of a watch is longer than {self._limit:,}"
                 f" bytes{f'; the object is {name!r}' if name else ''}"

@@ -37,9 +37,9 @@ from kopf_selectcache.core.store.projection import Projection
 
 from .fence import FENCE
 from .reading import (
-    BATCH_DELAY,
+    BATCH_SECONDS,
     BROKEN,
-    BUFFER,
+    BUFFER_BYTES,
     NoCredentials,
     Refused,
     Unreachable,
@@ -194,7 +194,7 @@ MAX_BYTES = 64 * 1024 * 1024
 """Limit of one answer in bytes, decompressed. `settings.selectcache.max_page_bytes` sets another one. Watches
 have no limit."""
 
-TIMEOUTS = 2 * TRIES + 1
+TIMEOUT_FACTOR = 2 * TRIES + 1
 """Limit of a request as a multiple of its timeout: all tries before and after a login, and the login, which
 has no timeout of its own."""
 
@@ -246,7 +246,7 @@ class KopfTransport:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random,
         max_bytes: int = MAX_BYTES,
-        batch_delay: float = BATCH_DELAY,
+        batch_delay: float = BATCH_SECONDS,
         gzip: bool = True,
         system: tuple[str, str] = (platform.system(), platform.release()),
     ) -> None:
@@ -294,7 +294,9 @@ class KopfTransport:
 
     def _limit(self) -> asyncio.Timeout:
         """Return the limit of a request with all its tries, and the login."""
-        return asyncio.timeout(None if self._request_timeout is None else TIMEOUTS * self._request_timeout)
+        return asyncio.timeout(
+            None if self._request_timeout is None else TIMEOUT_FACTOR * self._request_timeout
+        )
 
     async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
         """Post a question that the server answers without storing it, such as a review of rights; on request
@@ -374,7 +376,7 @@ class KopfTransport:
                             timeout=limits,
                             allow_redirects=False,
                             auto_decompress=decompressed,
-                            read_bufsize=BUFFER,
+                            read_bufsize=BUFFER_BYTES,
                         )
                         try:
                             response = await self._accepted(

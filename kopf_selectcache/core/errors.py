@@ -22,7 +22,7 @@ from typing import NewType, TypeAlias
 
 from .redact import printable
 
-LONGEST_REASON = 2_000
+REASON_CHARACTERS = 2_000
 """Limit in characters of a reason that comes from a server."""
 
 
@@ -105,7 +105,7 @@ class Garbled(Problem):
     """A server, or a proxy, sent bytes that break the promises of the API. The text quotes no values."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(printable(reason, LONGEST_REASON))
+        super().__init__(printable(reason, REASON_CHARACTERS))
 
 
 def let_exit(error: BaseException) -> None:

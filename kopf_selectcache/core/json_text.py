@@ -79,7 +79,7 @@ _CLOSING = {b"{": b"}", b"[": b"]"}
 _CLOSED = bytes.maketrans(b"{[", b"}]")
 _ITEMS = b'"items"'
 
-_SINGLY = 32
+_SINGLE_BRACKETS = 32
 """Brackets of a value that are matched one by one. Then the tokens are checked in chunks: one match per
 bracket takes three times as long."""
 
@@ -311,7 +311,7 @@ def _end(data: bytes, start: int) -> int:
     awaited, at, checked, count = bytearray(closing), start + 1, 0, 0
     while True:
         count += 1
-        if count > _SINGLY and at >= checked:
+        if count > _SINGLE_BRACKETS and at >= checked:
             tokens = _TOKENS.match(data, at)
             if tokens is None:
                 raise Unscannable

@@ -6,11 +6,11 @@ A `Phrase` keeps its template and parts, so that log records can be grouped by t
 
 from __future__ import annotations
 
-MOST_SHOWN = 2_000
+MOST_SHOWN_CHARACTERS = 2_000
 """Limit in characters of each part of an error's text: selectors may be much longer."""
 
 
-def clipped(given: object, most: int = MOST_SHOWN) -> str:
+def clipped(given: object, most: int = MOST_SHOWN_CHARACTERS) -> str:
     """Return the beginning and the end of a long text."""
     text = str(given)
     end = most // 3
@@ -68,7 +68,7 @@ def function_name(function: object) -> str:
     return name if isinstance(name, str) else type(function).__name__
 
 
-LONGEST_NAME = 63 + 1 + 253
+FULL_NAME_CHARACTERS = 63 + 1 + 253
 """Maximum length of a namespace, a slash and a name."""
 
 
@@ -78,7 +78,7 @@ def printable_name(namespace: str, name: str) -> str:
     >>> printable_name('shop', 'web-1'), printable_name('', 'node-1')
     ('shop/web-1', 'node-1')
     """
-    return printable("/".join(filter(None, (namespace, name))), LONGEST_NAME)
+    return printable("/".join(filter(None, (namespace, name))), FULL_NAME_CHARACTERS)
 
 
 def printable(text: str, most: int) -> str:

@@ -254,7 +254,7 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
     )
 
 
-LOOKED_AT = 100
+LOOKED_AT_OBJECTS = 100
 """Maximum of objects that are looked at."""
 
 
@@ -283,7 +283,7 @@ async def look(informer: Declaring, environment: Environment) -> None:
 async def _warn(informer: Declaring, paths: Collection[Keys], environment: Environment) -> None:
     resource, records = informer.state.resource, informer.state.store.records()[0]
     readable = (each for each in records if not isinstance(each, OutsideRecord | UnreadableRecord))
-    objects = [each.decode() for each in islice(readable, LOOKED_AT)]
+    objects = [each.decode() for each in islice(readable, LOOKED_AT_OBJECTS)]
     lacking = without_value(paths, objects)
     if not objects or not lacking or resource is None:
         return

@@ -41,7 +41,7 @@ from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
 from .state import CacheDivision, Undivided
 from .streams import Claims
 
-KEPT_ALIVE = 20.0
+KEEP_ALIVE_SECONDS = 20.0
 """Seconds after which idle connections are closed: aiohttp keeps them for 15."""
 
 
@@ -356,7 +356,7 @@ class Runtime:
         """
         for key in tuple(self.informers):
             await self._settle(key)
-        await self._rest(KEPT_ALIVE)
+        await self._rest(KEEP_ALIVE_SECONDS)
         await run_in_thread(trim_heap)
 
     async def _settle(self, key: KindKey) -> None:

@@ -18,11 +18,11 @@ from kopf_selectcache.settings.checks import readable
 from .health import Condition, Health
 from .memory import bytes_of
 
-LOG_INTERVAL = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 """Seconds between two log lines about the unreadable objects of one cache. Objects that come meanwhile are in
 the next line."""
 
-NAMED = 5
+NAMED_OBJECTS = 5
 """Number of unreadable objects that one line names."""
 
 
@@ -144,7 +144,7 @@ class StateLog:
             if key not in before or before[key].version != record.version
         ]
         if unnamed:
-            self._next_line = self._clock() + LOG_INTERVAL
+            self._next_line = self._clock() + LOG_INTERVAL_SECONDS
             self._logger.warning(
                 "The cache of %(resource)s has objects that can't be decoded: %(objects)s. Reads that need"
                 " one of them raise Unreadable. list_cached leaves it out.",
@@ -193,9 +193,11 @@ def warn_of_needless(cache: Logged, needless: Iterable[Selector], *, logger: log
 
 
 def in_words(unreadable: Collection[UnreadableRecord]) -> str:
-    """Return the names of up to `NAMED` unreadable objects, each with the reason and its version."""
+    """Return the names of up to `NAMED_OBJECTS` unreadable objects, each with the reason and its version."""
     named = [
         f"{printable_name(*record.key)} ({record.why}, version {printable(record.version, 50)})"
-        for record in islice(unreadable, NAMED)
+        for record in islice(unreadable, NAMED_OBJECTS)
     ]
-    return "; ".join(named) + (f"; and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else "")
+    return "; ".join(named) + (
+        f"; and {len(unreadable) - NAMED_OBJECTS:,} more" if len(unreadable) > NAMED_OBJECTS else ""
+    )

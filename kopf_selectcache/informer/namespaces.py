@@ -39,7 +39,7 @@ from .state import CacheDivision, Derived, Followed, InformerState, Present, Und
 MOST_ASKED = 100
 """Maximum of namespaces that the server is asked for one by one."""
 
-JOINED_PAUSE = 10.0
+JOINED_PAUSE_SECONDS = 10.0
 """Seconds between two changes of a filter whose namespaces share one list and watch: each change lists all of
 its objects again."""
 
@@ -455,7 +455,7 @@ class ChosenNamespaces:
             self._changed()
         plan = informer.state.plan
         if plan is not None and any(len(each.selector.namespaces or ()) > 1 for each in plan.streams):
-            await environment.sleep(JOINED_PAUSE * (0.5 + environment.chance()))
+            await environment.sleep(JOINED_PAUSE_SECONDS * (0.5 + environment.chance()))
         return 0
 
 

@@ -40,7 +40,7 @@ from .reach import SharedVersion
 from .reflector import Reflector
 from .stream_writer import StreamWriter, failure_of
 
-RESOLVED_AGAIN = 60.0
+RESOLVE_AGAIN_SECONDS = 60.0
 """Average seconds between two requests for a key whose resource is provisional."""
 
 
@@ -112,7 +112,7 @@ class Resolver:
         """Return once groups have answered that refused, and the key means another resource."""
         environment, before = self._environment, self._resolution
         while before is not None and before.refused:
-            await environment.sleep(RESOLVED_AGAIN * (0.5 + environment.chance()))
+            await environment.sleep(RESOLVE_AGAIN_SECONDS * (0.5 + environment.chance()))
             try:
                 found = await search(environment.transport, self.key)
             except (NotServed, Refused, Unreachable, Garbled):

@@ -34,7 +34,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.events import MOST_OF_A_REASON, EventType
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings
-from kopf_selectcache.recorder.recording import WAITING
+from kopf_selectcache.recorder.recording import MOST_WAITING_EVENTS
 from kopf_selectcache.selectors.kind_keys import CACHES, CACHES_WITH_LOGIN
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
@@ -495,7 +495,7 @@ class Route:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[_kopf.K8sEvent] = deque(maxlen=WAITING)
+        self._waiting: deque[_kopf.K8sEvent] = deque(maxlen=MOST_WAITING_EVENTS)
         self._recorder: Recorder | None = None
 
     def take(self, event: _kopf.K8sEvent) -> None:

@@ -24,14 +24,14 @@ from typing import NamedTuple
 
 from kopf_selectcache.selectors.object_key import Key
 
-AGEING = 0.6
+AGEING_SECONDS = 0.6
 """Seconds of waiting that outweigh one level of priority: a key of the first list waits at most one minute
 longer than a live one, a retry at most a minute and a half."""
 
 SHORTEST, LONGEST = 0.005, 1000.0
 """Seconds before the first retry of a key, and at most: those of client-go. Each failure doubles them."""
 
-JITTER = 0.1
+JITTER_RATIO = 0.1
 """The random share that is added to a delay, so that keys that failed together do not come back together."""
 
 MOST_CAUSES = 20
@@ -176,7 +176,7 @@ class WorkQueue:
         *,
         clock: Callable[[], float],
         chance: Callable[[], float],
-        ageing: float = AGEING,
+        ageing: float = AGEING_SECONDS,
         shortest: float = SHORTEST,
         longest: float = LONGEST,
     ) -> None:
@@ -226,7 +226,7 @@ class WorkQueue:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         seconds = min(self._longest, self._shortest * 2.0 ** min(failures, _MOST_DOUBLED))
-        seconds *= 1.0 + JITTER * self._chance()
+        seconds *= 1.0 + JITTER_RATIO * self._chance()
         self._add(key, seconds, priority, cause or Cause("retry"))
         return seconds
 

@@ -36,10 +36,10 @@ from .mapping import ITSELF, AnyMapping, mapping_of
 from .predicates import AnyPredicate, Obj, all_of
 from .queue import WorkQueue
 
-CHANNEL_SIZE = 1024
+CHANNEL_EVENTS = 1024
 """The events that one source of a channel holds at most: that of controller-runtime."""
 
-LONGEST_FOLLOW = 10.0
+FOLLOW_SECONDS = 10.0
 """Seconds after which a source whose `follow` has not returned is warned of."""
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -123,7 +123,7 @@ class Source(ABC):
             warning.cancel()
 
     async def _warn_of_follow(self) -> None:
-        await self._sleep(LONGEST_FOLLOW)
+        await self._sleep(FOLLOW_SECONDS)
         _logger.warning(
             "The source %(source)s has not returned from follow(). Put its loop into a task.",
             {"source": str(self)},
@@ -368,7 +368,7 @@ class Channel:
     waits. An event is any mapping; without `map=` it is an object, of which the metadata has the key.
     """
 
-    def __init__(self, name: str = "channel", *, size: int = CHANNEL_SIZE) -> None:
+    def __init__(self, name: str = "channel", *, size: int = CHANNEL_EVENTS) -> None:
         require(isinstance(name, str), DeclarationError, "Channel()", "name", name, "a text")
         fits = isinstance(size, int) and size >= 1
         require(fits, DeclarationError, "Channel()", "size", size, "a number of events, at least 1")

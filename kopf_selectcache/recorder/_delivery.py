@@ -44,7 +44,7 @@ _REVIEW_SECONDS = 60.0
 _TIMEOUT, _FORBIDDEN, _NOT_IMPLEMENTED = 408, 403, 501
 _LOGGED_CHARACTERS = 300
 
-_NAMESPACES = 1_000
+_MOST_NAMESPACES = 1_000
 """Maximum of namespaces that are remembered. Names that are made up at run time would have no end."""
 
 _TERMINATING = "NamespaceTerminating"
@@ -150,7 +150,7 @@ class EventLog:
         )
 
     def _is_new(self, namespace: str) -> bool:
-        if namespace in self._namespaces or len(self._namespaces) >= _NAMESPACES:
+        if namespace in self._namespaces or len(self._namespaces) >= _MOST_NAMESPACES:
             return False
         self._namespaces.add(namespace)
         return True

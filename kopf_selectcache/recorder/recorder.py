@@ -17,7 +17,15 @@ from kopf_selectcache.settings.checks import no_option
 
 from .correlator import Limits
 from .events import MOST_OF_A_REASON, Api, EventType, Occurrence, Reference, Reporter
-from .recording import WAITING, WRITES_PER_SECOND, Recording, Recordings, RecordingStats, Sink, end_recordings
+from .recording import (
+    MOST_WAITING_EVENTS,
+    WRITES_PER_SECOND,
+    Recording,
+    Recordings,
+    RecordingStats,
+    Sink,
+    end_recordings,
+)
 
 __all__ = ["Recorder", "end_recordings"]
 
@@ -72,7 +80,7 @@ class Recorder:
         host: str = "",
         writes_per_second: float | None = WRITES_PER_SECOND,
         api: Literal["auto", "v1", "events.k8s.io/v1"] = "auto",
-        waiting: int = WAITING,
+        waiting: int = MOST_WAITING_EVENTS,
         sink: Sink | Collection[Sink] = "server",
         **limits: Unpack[LimitOptions],
     ) -> None:

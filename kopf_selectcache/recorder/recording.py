@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 Sink: TypeAlias = Callable[[Event], object] | Literal["server", "log"]
 """Takes Events: the server, the log of the operator, or a function."""
 
-WAITING = 1000
+MOST_WAITING_EVENTS = 1000
 """The number of Events that may wait, as in client-go."""
 
 WRITES_PER_SECOND = 10.0
 """The rate of the writes of one recorder."""
 
-FLUSH = 5.0
+FLUSH_SECONDS = 5.0
 """Seconds that an operator gives its recorders at its end."""
 
 
@@ -99,7 +99,7 @@ class Recording:
         *,
         source: Reporter,
         writes_per_second: float | None = WRITES_PER_SECOND,
-        waiting: int = WAITING,
+        waiting: int = MOST_WAITING_EVENTS,
         api: Literal["auto", "v1", "events.k8s.io/v1"] = "auto",
         clock: Callable[[], float] = monotonic,
         wall_clock: Callable[[], float] = time,
@@ -252,7 +252,7 @@ class Recording:
             name = f"selectcache: events of {self.source.component}"
             self._task = asyncio.create_task(self._run(), name=name, context=context_of_loop())
 
-    async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
+    async def end(self, timeout: float = FLUSH_SECONDS) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Write what waits, for at most `timeout` seconds, and end."""
         try:
             await self.flush(timeout)
@@ -340,7 +340,7 @@ class Recording:
                 newer.is_new = False
             self._correlator.confirm(item.key, item.event, sent=sent)
 
-    async def flush(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
+    async def flush(self, timeout: float = FLUSH_SECONDS) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Accept nothing more, and return once all that waits is written, or after `timeout` seconds. What is
         left is counted as unsent by `close`.
         """
@@ -419,7 +419,7 @@ class Recordings:
             each.close()
 
 
-async def end_recordings(runtime: Runtime, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # As above.
+async def end_recordings(runtime: Runtime, timeout: float = FLUSH_SECONDS) -> None:  # noqa: ASYNC109  # As above.
     """Write the Events that wait, for at most `timeout` seconds, and end all recorders of an operator. Call
     it on its loop, while its transport is open.
     """

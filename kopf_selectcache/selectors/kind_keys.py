@@ -46,7 +46,7 @@ AnyKey: TypeAlias = AnyName | type[Any]
 _EXAMPLE = "Name one kind, such as 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-/")
 
-_MISTAKE = 0.9
+_MISTAKE_RATIO = 0.9
 """A name without a group that is this like a plural of Kubernetes is a mistake: few custom resources are."""
 
 _KEY_CHARACTERS = 400
@@ -167,7 +167,7 @@ def checked_key(given: object) -> KindKey:
         or _is_subresource(text)
     ):
         raise UnknownKind(f"{clipped(text, 100)!r} can't be a kind", remedy=_EXAMPLE)
-    if group is None and version is None and (meant := likely(key, _MISTAKE)) is not None:
+    if group is None and version is None and (meant := likely(key, _MISTAKE_RATIO)) is not None:
         remedy = f"Did you mean {meant!r}?\nFor a custom resource, write 'group/version/{name}'"
         raise UnknownKind(f"{text!r} isn't a kind of Kubernetes", remedy=remedy)
     if group is not None and (within := _kinds_of(group)):

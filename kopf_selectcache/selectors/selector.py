@@ -55,7 +55,7 @@ from .text import (
 AnyKind: TypeAlias = AnyKey | Kind
 """A kind as users name it: `'pods'`, `'batch/v1/jobs'`, a `kopf.Resource`, or the description of one."""
 
-MAX_TEXT = 65_536
+MAX_TEXT_CHARACTERS = 65_536
 """The most characters of a selector's text. Servers refuse URLs long before they reach a megabyte."""
 MAX_BRANCHES = 1_000
 """The most selectors of an AnyOf, and the most requirements of a Selector: no verdict takes minutes."""
@@ -196,8 +196,8 @@ class Selector(Branches):
             what = "namespaces=LabelSelector.parse('') selects all namespaces"
             raise BadSelector(what, remedy="Leave namespaces= out")
         for argument, given in {"labels": labels, "fields": fields}.items():
-            if isinstance(given, str) and len(given) > MAX_TEXT:
-                raise too_many(f"{argument}=", len(given), "characters", MAX_TEXT)
+            if isinstance(given, str) and len(given) > MAX_TEXT_CHARACTERS:
+                raise too_many(f"{argument}=", len(given), "characters", MAX_TEXT_CHARACTERS)
             if isinstance(given, Mapping) and not given:
                 raise selects_by_nothing(argument, "{}")
         _fill(

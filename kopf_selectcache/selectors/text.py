@@ -25,7 +25,7 @@ from kopf_selectcache.core.selection.values import is_dns_label, is_object_name
 
 _Parsed = TypeVar("_Parsed")
 
-MAX_COUNT = 10_000
+MAX_NAMES = 10_000
 """The most names, and the most namespaces, of a Selector."""
 
 LabelDict: TypeAlias = Mapping[str, str | Collection[str] | MetaFilterToken]
@@ -234,8 +234,8 @@ def _checked(
         raise BadSelector(f"{argument}= is {shown_by_type(given)}", remedy=remedy)
     if not given:
         raise selects_by_nothing(argument, "[]")
-    if len(given) > MAX_COUNT:
-        raise too_many(f"{argument}=", len(given), "items", MAX_COUNT)
+    if len(given) > MAX_NAMES:
+        raise too_many(f"{argument}=", len(given), "items", MAX_NAMES)
     for value in given:
         if not isinstance(value, str) or not valid(value):
             what = f"{argument}= has {shown(value)}, which can't be {what}"

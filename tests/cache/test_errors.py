@@ -76,7 +76,7 @@ def test_an_enum_compares_and_prints_as_its_text(enum: type[StrEnum]) -> None:
 
 def test_an_error_shows_the_start_and_the_end_of_a_text_that_is_too_long() -> None:
     error = errors.NotKept("start" + "x" * 60_000 + "end", remedy="y" * 60_000)
-    assert len(str(error)) < 2.2 * redact.MOST_SHOWN
+    assert len(str(error)) < 2.2 * redact.MOST_SHOWN_CHARACTERS
     assert error.what.startswith("startx")
     assert error.what.endswith("xend")
     assert "… (60,008 characters) …" in error.what

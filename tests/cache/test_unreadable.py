@@ -14,7 +14,7 @@ import pytest
 from kopf_selectcache import Cached, Key, Selector
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import ReadError, Rejected, Unreadable
-from kopf_selectcache.informer.log import LOG_INTERVAL
+from kopf_selectcache.informer.log import LOG_INTERVAL_SECONDS
 from kopf_selectcache.plugin.operator import reports
 from kopf_selectcache.testing.faults import IgnoreSelectors, Inserted, Planned
 from tests.faults.environment import until
@@ -436,7 +436,7 @@ async def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the
             environment.cluster.namespace(f"n-{number}")
             environment.cluster.create(secret("deep", f"n-{number}", app="web"))
         await until(lambda: len(unreadable(environment)) == 8)
-        environment.time.now += LOG_INTERVAL
+        environment.time.now += LOG_INTERVAL_SECONDS
         environment.cluster.create(secret("next", app="web"))
         await until(lambda: len(lines()) == 2)
         assert "; and 2 more. Reads" in lines()[1]

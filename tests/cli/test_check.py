@@ -406,7 +406,7 @@ class TestOperatorsThatCannotBeChecked:
         assert "cleaned" not in said.errors
 
     def test_a_login_that_does_not_end(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_cluster, "LOGIN", 0.1)
+        monkeypatch.setattr(_cluster, "LOGIN_SECONDS", 0.1)
         handlers = "\nimport asyncio\n@kopf.on.login()\nasync def login(**_): await asyncio.Event().wait()\n"
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.code == 2

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.cli.check import add_arguments, checked
-from kopf_selectcache.core.store.packing import OVERHEAD
+from kopf_selectcache.core.store.packing import OVERHEAD_BYTES
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
@@ -40,7 +40,7 @@ class TestWhatWouldBeHeld:
         assert (said.code, said.errors) == (0, "")
         assert said.output.splitlines()[1].split()[:5] == ["pods", "app=web", "3", "of", "5"]
         found = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
-        assert found["memoryBytes"] == found["cached"]["bytes"] + 3 * OVERHEAD
+        assert found["memoryBytes"] == found["cached"]["bytes"] + 3 * OVERHEAD_BYTES
         assert said.output.splitlines()[-1] == "1 cache, 3 objects, under 1 MiB. No problems found."
         assert (
             f"    in memory: {readable(found['memoryBytes'])}\n"
@@ -209,7 +209,7 @@ class TestWhatWouldBeHeld:
             f"settings.selectcache.storage = '{storage}'\nselect['v1/pods'] = Selector()",
         ):
             said = parsed(command("check", declared, "-A", "-o", "json"))["caches"][0]
-            json, memory = said["cached"]["bytes"], said["memoryBytes"] - many * OVERHEAD
+            json, memory = said["cached"]["bytes"], said["memoryBytes"] - many * OVERHEAD_BYTES
             assert 0.1 * json < memory < 0.6 * json if packs else memory == json
 
     def test_data_that_packing_makes_no_smaller_is_reckoned_at_full_size(
@@ -229,7 +229,7 @@ class TestWhatWouldBeHeld:
         said = parsed(command("check", "select['v1/secrets'] = Cached(Selector())", "-o", "json"))["caches"][
             0
         ]
-        assert said["memoryBytes"] == said["cached"]["bytes"] + 150 * OVERHEAD
+        assert said["memoryBytes"] == said["cached"]["bytes"] + 150 * OVERHEAD_BYTES
 
     def test_values_that_are_indexed_are_memory_and_no_json(
         self, cluster: EmbeddedCluster, command: Command

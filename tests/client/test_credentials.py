@@ -439,7 +439,7 @@ async def test_a_login_that_never_returns_is_a_failure_of_the_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as a plugin that hangs. The cache was `syncing`, and nothing was wrong with it."""
-    monkeypatch.setattr(client_transport, "TIMEOUTS", 0.005)
+    monkeypatch.setattr(client_transport, "TIMEOUT_FACTOR", 0.005)
     async with (
         Server(lists=[NO] * 99) as server,
         operating(

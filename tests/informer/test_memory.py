@@ -15,7 +15,7 @@ import pytest
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache._errors import in_one_line
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.store.packing import OVERHEAD, SiblingPacking, Template, weight
+from kopf_selectcache.core.store.packing import OVERHEAD_BYTES, SiblingPacking, Template, weight
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import Oversized
@@ -260,7 +260,7 @@ async def test_the_bytes_packing_saves_are_counted() -> None:
         assert environment.informer.state.held() == 120
         assert counted(environment.informer) == truly(environment.informer)
         raw = sum(len(record.data) for record in environment.informer.state.store.records()[0])
-        assert counted(environment.informer)[1] < raw / 2 + 120 * OVERHEAD
+        assert counted(environment.informer)[1] < raw / 2 + 120 * OVERHEAD_BYTES
 
 
 async def test_the_bytes_an_index_adds_are_counted() -> None:

@@ -10,7 +10,13 @@ import pytest
 
 from kopf_selectcache.cache.estimates import Samples
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.store.packing import FEWEST_OBJECTS, OVERHEAD, learned, packing_of, weights_of
+from kopf_selectcache.core.store.packing import (
+    FEWEST_OBJECTS,
+    OVERHEAD_BYTES,
+    learned,
+    packing_of,
+    weights_of,
+)
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.settings.checks import indexes, projection
@@ -78,6 +84,6 @@ def test_siblings_are_estimated_as_they_are_packed() -> None:
     for record in records:
         record.packing = packing
         packing.pack_record(record)
-    packed = (weights_of(records).total - OVERHEAD * len(records)) / whole
+    packed = (weights_of(records).total - OVERHEAD_BYTES * len(records)) / whole
     assert 0.9 * packed < samples.leaves("auto", len(records)) < 1.15 * packed
     assert packed < 0.7 * packing.leaves, "it matters"

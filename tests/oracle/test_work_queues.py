@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from kopf_selectcache.reactions.queue import AGEING
+from kopf_selectcache.reactions.queue import AGEING_SECONDS
 from tests.oracle.work_queues import COUNT, DIFFERENCES, GO, SORTS, ask, build, scripts, stored
 from tests.reactions.virtual import SECOND, Answer, Script, play
 
@@ -42,7 +42,7 @@ def test_the_queue_hands_out_the_same_keys_as_gos_queues_at_the_same_times() -> 
 def test_each_known_difference_is_still_one(name: str) -> None:
     script, theirs = stored()[list(DIFFERENCES).index(name)]
     assert script == DIFFERENCES[name]
-    assert not is_equal(script, theirs, ageing=AGEING)
+    assert not is_equal(script, theirs, ageing=AGEING_SECONDS)
 
 
 def test_with_ageing_a_key_of_the_list_is_overtaken_for_a_minute_at_most() -> None:
@@ -50,12 +50,12 @@ def test_with_ageing_a_key_of_the_list_is_overtaken_for_a_minute_at_most() -> No
     assert is_equal(script, theirs)
     times = {each["key"]: each["at"] for each in theirs["taken"]}
     assert times["b"] == max(times.values())
-    ours = {each["key"]: each["at"] for each in play(script, ageing=AGEING)["taken"]}
-    after = [each["key"] for each in play(script, ageing=AGEING)["taken"]]
+    ours = {each["key"]: each["at"] for each in play(script, ageing=AGEING_SECONDS)["taken"]}
+    after = [each["key"] for each in play(script, ageing=AGEING_SECONDS)["taken"]]
     assert after.index("b") < len(after) - 1
     later = after[after.index("b") + 1 :]
     added = {op["key"]: op["at"] for op in script["ops"]}
-    assert all(added[key] >= 0.2 * SECOND + 100 * AGEING * SECOND for key in later)
+    assert all(added[key] >= 0.2 * SECOND + 100 * AGEING_SECONDS * SECOND for key in later)
     assert all(ours[one] < ours[other] for one, other in pairwise(after))
 
 
@@ -66,4 +66,4 @@ def test_live_answers_of_gos_queues_are_ours() -> None:
     oracle = build(find_go())
     assert [script for script, answer in ask(oracle, scripts(2, 500)) if not is_equal(script, answer)] == []
     for script, answer in ask(oracle, DIFFERENCES.values()):
-        assert not is_equal(script, answer, ageing=AGEING)
+        assert not is_equal(script, answer, ageing=AGEING_SECONDS)

@@ -12,7 +12,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
 from kopf_selectcache.plugin.caches import Route
 from kopf_selectcache.plugin.handlers import check_handlers
-from kopf_selectcache.recorder.recording import WAITING
+from kopf_selectcache.recorder.recording import MOST_WAITING_EVENTS
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import until
@@ -152,11 +152,11 @@ def test_events_wait_for_the_login_in_bounded_memory(caplog: pytest.LogCaptureFi
             if args[2] == "Bad":
                 raise DeclarationError("it has no name", remedy="Name it")
 
-    for number in range(WAITING + 1):
+    for number in range(MOST_WAITING_EVENTS + 1):
         route.take(event_about(ref, f"Reason{number}"))
     recorder: Any = Recorder()
     route.open(recorder)
-    assert [each[2] for each in seen] == [f"Reason{number}" for number in range(1, WAITING + 1)]
+    assert [each[2] for each in seen] == [f"Reason{number}" for number in range(1, MOST_WAITING_EVENTS + 1)]
     with caplog.at_level(logging.WARNING):
         route.take(event_about(ref, "bad"))
     assert "An event can't be recorded: it has no name" in caplog.text

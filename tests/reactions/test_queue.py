@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache import Key
-from kopf_selectcache.reactions.queue import AGEING, MOST_CAUSES, Cause, Priority, Run, WorkQueue
+from kopf_selectcache.reactions.queue import AGEING_SECONDS, MOST_CAUSES, Cause, Priority, Run, WorkQueue
 
 KEYS: list[Key] = [Key(name, namespace="shop") for name in "abcdef"]
 PRIORITIES = [Priority.LIVE, Priority.INITIAL, Priority.RETRY, 7]
@@ -60,7 +60,7 @@ class Model:
             since, former = self.ready[key]
             # A higher priority moves the deadline forward, never back.
             self.ready[key] = since, former
-            if self.now - priority * AGEING < since - former * AGEING:
+            if self.now - priority * AGEING_SECONDS < since - former * AGEING_SECONDS:
                 self.ready[key] = self.now, priority
         else:
             due, former = self.delayed.pop(key, (float("inf"), priority))
@@ -74,7 +74,7 @@ class Model:
         self._promote()
         run = self.queue.take()
         free = {
-            key: at - priority * AGEING
+            key: at - priority * AGEING_SECONDS
             for key, (at, priority) in self.ready.items()
             if key not in self.running
         }
@@ -193,7 +193,7 @@ def test_the_wait_of_each_key_is_bounded_whatever_else_is_added(priority: Priori
             break
         now[0] += 1
         number += 1
-        assert now[0] <= -priority * AGEING + 1
+        assert now[0] <= -priority * AGEING_SECONDS + 1
 
 
 def test_live_keys_go_before_those_of_a_list_and_failed_ones_go_last() -> None:

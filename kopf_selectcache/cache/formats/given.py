@@ -19,7 +19,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, is_pykube, key_of_class
 
 from .partial import whole_class
 
-_DEEPEST = 10_000
+_MOST_LEVELS = 10_000
 """The levels that a server accepts. A value that contains itself has more."""
 
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -52,7 +52,7 @@ def plain(about: str, value: Any, *at: object) -> Any:
     left: list[tuple[Any, tuple[object, ...]]] = [(whole, ())]
     while left:  # No recursion: a value may be nested as deeply as a server accepts.
         parent, path = left.pop()
-        if len(path) > _DEEPEST:
+        if len(path) > _MOST_LEVELS:
             raise _refused(about, _TOO_DEEP)
         for key, each in parent.items() if isinstance(parent, dict) else enumerate(parent):
             if type(each) in _PLAIN:

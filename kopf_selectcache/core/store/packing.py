@@ -458,7 +458,7 @@ def packing_of(storage: Storage) -> SiblingPacking | None:
     return None if storage == "raw" else SiblingPacking(always=storage == "packed")
 
 
-OVERHEAD = 530
+OVERHEAD_BYTES = 530
 """Bytes per record besides the object itself: name, uid, version and the place in the store, measured with
 tracemalloc.
 
@@ -468,7 +468,7 @@ Labels and owners are not included, because records share equal ones (`core.prot
 
 def weight(record: Record) -> int:
     """Return the approximate size of a record in bytes."""
-    return len(record.stored) + len(record.fields) + OVERHEAD
+    return len(record.stored) + len(record.fields) + OVERHEAD_BYTES
 
 
 class Weights(NamedTuple):
@@ -485,7 +485,9 @@ class Weights(NamedTuple):
     @property
     def total(self) -> int:
         """All of their bytes, as a tally counts them."""
-        return self.stored + self.values + self.objects * OVERHEAD + self.templates * TEMPLATE_PLACE_BYTES
+        return (
+            self.stored + self.values + self.objects * OVERHEAD_BYTES + self.templates * TEMPLATE_PLACE_BYTES
+        )
 
 
 def weights_of(records: Iterable[Record]) -> Weights:

@@ -307,10 +307,10 @@ def differing(before: Held, after: Held) -> Iterator[tuple[Record | None, Record
 OFTEN_READ_BYTES = 8 * 1024 * 1024
 """Bytes of these objects of one store. Beyond them, those that were not read lately are dropped."""
 
-READ_ONCE = 2048
+READ_ONCE_OBJECTS = 2048
 """The number of objects that are remembered as read once."""
 
-OFTEN_READ_ENTRY = 200
+OFTEN_READ_ENTRY_BYTES = 200
 """Bytes of an entry besides its object."""
 
 
@@ -359,7 +359,7 @@ class OftenRead:
                 del self._read_once[number]
             else:
                 self._read_once[number] = None
-                if len(self._read_once) > READ_ONCE:
+                if len(self._read_once) > READ_ONCE_OBJECTS:
                     self._read_once.pop(next(iter(self._read_once)))
         if not is_second:
             return record.decode()
@@ -368,12 +368,12 @@ class OftenRead:
         return _decoded(record, data)
 
     def _keep(self, record: Record, data: bytes) -> None:
-        if len(data) + OFTEN_READ_ENTRY > self._most // 8:  # It would displace many others.
+        if len(data) + OFTEN_READ_ENTRY_BYTES > self._most // 8:  # It would displace many others.
             return
         with self._lock:
             self._drop(id(record))
             self._entries[id(record)] = _Unpacked(record, data)
-            self.bytes += len(data) + OFTEN_READ_ENTRY
+            self.bytes += len(data) + OFTEN_READ_ENTRY_BYTES
             self._make_room()
 
     def _make_room(self) -> None:
@@ -389,7 +389,7 @@ class OftenRead:
     def _drop(self, number: int) -> None:
         entry = self._entries.pop(number, None)
         if entry is not None:
-            self.bytes -= len(entry.data) + OFTEN_READ_ENTRY
+            self.bytes -= len(entry.data) + OFTEN_READ_ENTRY_BYTES
 
 
 def _decoded(record: Record, data: bytes) -> dict[str, Any]:

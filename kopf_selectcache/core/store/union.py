@@ -322,8 +322,8 @@ class Union:
     def commit(
         self, substore: Substore, version: str, *, restored: bool = False, writes_added: int = 0
     ) -> list[Change]:
-        """Show the staged generation; `restored` says that the server's versions have gone back. `writes_added` own
-        writes had been added when the list began: it has them, whatever its version is.
+        """Show the staged generation; `restored` says that the server's versions have gone back.
+        `writes_added` own writes had been added when the list began: it has them, whatever its version is.
         """
         substore.writes_added = max(substore.writes_added, writes_added)
         keys = self._own_keys((substore,))

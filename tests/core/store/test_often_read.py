@@ -13,12 +13,12 @@ import pytest
 
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.packing import Packing, Tally
-from kopf_selectcache.core.store.record import OFTEN_READ_ENTRY, READ_ONCE, OftenRead, Record
+from kopf_selectcache.core.store.record import OFTEN_READ_ENTRY_BYTES, READ_ONCE_OBJECTS, OftenRead, Record
 from kopf_selectcache.core.store.store import Store, UnionView
 
 PACKING = Packing(always=True)
 SIZE = 300
-EIGHT = 8 * (SIZE + OFTEN_READ_ENTRY)
+EIGHT = 8 * (SIZE + OFTEN_READ_ENTRY_BYTES)
 """Room for eight objects. A larger one than these is not kept."""
 
 
@@ -95,9 +95,9 @@ def test_an_object_is_unpacked_once_for_each_read_also_if_it_is_not_retained(
 
 
 def test_objects_that_are_read_once_are_not_retained_and_hardly_remembered() -> None:
-    often, records = OftenRead(), [packed(str(number)) for number in range(READ_ONCE + 100)]
+    often, records = OftenRead(), [packed(str(number)) for number in range(READ_ONCE_OBJECTS + 100)]
     read(often, *records, times=1)
-    assert len(often._read_once) == READ_ONCE
+    assert len(often._read_once) == READ_ONCE_OBJECTS
     assert not often._entries
 
 
@@ -188,7 +188,11 @@ def test_threads_read_the_same() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
-    assert often.bytes == sum(len(each.data) + OFTEN_READ_ENTRY for each in often._entries.values()) <= EIGHT
+    assert (
+        often.bytes
+        == sum(len(each.data) + OFTEN_READ_ENTRY_BYTES for each in often._entries.values())
+        <= EIGHT
+    )
 
 
 def test_a_dropped_store_frees_the_objects_that_were_read() -> None:

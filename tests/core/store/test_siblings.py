@@ -18,7 +18,7 @@ from kopf_selectcache.core.store import packing as packing_module
 from kopf_selectcache.core.store import record as record_module
 from kopf_selectcache.core.store.packing import (
     GAIN_ATTEMPTS,
-    OVERHEAD,
+    OVERHEAD_BYTES,
     SAMPLE_OBJECTS,
     SINGLE_OWNERS,
     TEMPLATE_PLACE_BYTES,
@@ -352,7 +352,7 @@ def test_the_tally_has_each_template_once_and_in_the_end_nothing(learnt: Learnt)
         assert (tally.objects, tally.bytes) == (len(held), weighed(held))
         weights = weights_of(held)
         assert (weights.objects, weights.total) == (tally.objects, tally.bytes)
-        assert weights.total - OVERHEAD * len(held) >= weights.stored + weights.values
+        assert weights.total - OVERHEAD_BYTES * len(held) >= weights.stored + weights.values
     store.begin()
     store.commit("1000")
     assert (tally.objects, tally.bytes) == (0, 0)
