@@ -554,7 +554,8 @@ def target_of(request: Request, verb: str, resource: Resource) -> Target:
 def no_answer_error(request: Request, why: str, cause: Cause = _NO_ANSWER) -> Stalled:
     """Return the error of a request without an answer."""
     within = "" if request.timeout is None else f" in {request.timeout:g} s"
-    what = f"the server did not answer a request for {request.kind_text}{within}: {why}"
+    several = f" a request for {request.kind_text}" if request.name is None else ""
+    what = f"{_object_first(request)}the server did not answer{several}{within}: {why}"
     return Stalled(what, remedy=retry_remedy(cause), cause=cause)
 
 
