@@ -72,7 +72,7 @@ MOST_CELLS = 4
 PHRASES = {
     "has as the only verb": r"\]\([^)]*\) ha(?:s|ve) ",
     "chain of of": r"\bof (?:the |a |an )?[\w`]+ of (?:the |a |an )?[\w`]+ of\b",
-    "is no X": r"\b(?:is|are|was|be) no (?!longer\b|more\b)\w+|\bnames? no \w+",
+    "is no X": r"(?<!there )\b(?:is|are|was|be) no (?!longer\b|more\b)\w+|\bnames? no \w+",
     "if for whether": r"\b(?:says?|shows?|tells?|asks?|checks?|know|knows|see) if\b",
     "dated adverb": r"\b(?:anew|for ever|in spite of|outside of|at once|as well\b(?! as)|also for"
     r"|no more\b(?! than)|former|alone)\b",
