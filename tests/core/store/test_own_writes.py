@@ -125,6 +125,17 @@ def test_a_write_that_rests_hides_older_reports_of_a_branch() -> None:
     assert (active(union), shown(union)) == (["12"], "12")
 
 
+def test_a_write_stays_while_a_branch_that_is_behind_shows_an_older_object() -> None:
+    union, a, b = two()
+    b.put(record(11))
+    union.add_own(written(12))
+    a.put(record(12))
+    a.progress("12")
+    assert active(union) == ["12"], "a read of B alone has the older one"
+    b.leave(record(12))
+    assert (active(union), resting(union)) == ([], [])
+
+
 def test_a_write_that_no_branch_shows_is_in_doubt_once_one_has_passed_it() -> None:
     union, a, b = two()
     union.add_own(written(12))
@@ -300,6 +311,17 @@ def test_each_deleted_object_of_a_name_stays_hidden() -> None:
     assert shown(union) is None
 
 
+def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:
+    union, branch = one(record(5, "u0"))
+    for write in (deleted("u0"), written(12, "u1"), deleted("u1"), replace(deleted("u2"), floor="7")):
+        union.add_own(write)
+    for version, uid in ((6, "u0"), (11, "an older one"), (12, "u1")):
+        branch.put(record(version, uid))
+        assert shown(union) is None
+    branch.put(record(20, "u3"))
+    assert (shown(union), active(union)) == ("20", [])
+
+
 def test_a_list_that_is_abandoned_wakes_no_write() -> None:
     union, a, b = two(record(9))
     union.add_own(deleted())
@@ -323,6 +345,7 @@ def test_a_list_that_is_abandoned_wakes_no_write() -> None:
         ([deleted(), written(12)], ["deleted"]),
         ([deleted("u1"), written(12, "u2")], ["12"]),
         ([written(12, "u2"), deleted("u1")], ["12"]),
+        ([written(12, "u2"), replace(deleted("u1"), floor="13")], ["deleted"]),
         ([deleted("u1"), deleted("u2")], ["deleted"]),
         ([outside(12), written(13)], ["13"]),
     ],
@@ -365,6 +388,16 @@ def test_the_oldest_deletions_that_rest_are_dropped_beyond_a_number() -> None:
     for name in "abc":
         union.add_own(deleted(name=name))
     assert [*union.own_writes.resting] == [("shop", "b"), ("shop", "c")]
+
+
+def test_writes_from_before_a_time_expire() -> None:
+    union, _ = one()
+    for write in (written(12, name="a"), written(13, name="b")):
+        union.add_own(write)
+    union.add_own(replace(deleted(name="c"), at=12.0))
+    union.add_own(replace(deleted(name="d"), at=13.0))
+    assert [each.key[1] for each in union.own_writes.expire(13.0)] == ["a"]
+    assert ([*union.own_writes.writes], [*union.own_writes.resting]) == ([("shop", "b")], [("shop", "d")])
 
 
 def test_a_reader_without_the_lock_always_finds_that_there_is_a_write() -> None:
@@ -414,6 +447,7 @@ def test_16_a_filter_with_another_form_of_objects_takes_deletions_over_alone() -
     following_writes = OwnWrites()
     following_writes.inherit(present, None)
     assert [each.key for each in following_writes] == [("shop", "b")]
+    assert following_writes.get(("shop", "b")) is not present.get(("shop", "b"))
 
 
 def test_16_the_next_filter_inherits_writes_that_rest() -> None:

@@ -13,6 +13,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
+from kopf_selectcache.core.store.packing import Tally
 from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
@@ -194,10 +195,78 @@ def test_a_deletion_and_creation_seen_as_one_change_is_reported_as_both() -> Non
     ]
 
 
-def test_the_deletion_of_another_object_of_that_name_changes_nothing() -> None:
-    store = committed(pod("a", "10", uid="two"))
-    assert store.leave(pod("a", "11", uid="one")) == []
-    assert held(store) == {"a": "10"}
+@each_row(
+    ("version", "uid", "is_over"),
+    [("9", "two", False), ("10", "two", True), ("11", "two", True), ("11", "one", False)],
+)
+def test_a_deletion_ends_its_own_object_unless_that_has_come_back_since(
+    version: str, uid: str, is_over: bool
+) -> None:
+    store, staged = committed(pod("a", "10", uid="two")), Store()
+    staged.begin()
+    staged.put(pod("a", "10", uid="two"))
+    for each in (store, staged):
+        each.leave(pod("a", version, uid=uid))
+    staged.commit("20")
+    assert held(store) == held(staged) == ({} if is_over else {"a": "10"})
+
+
+def test_an_object_comes_changes_and_leaves() -> None:
+    store = committed()
+    first, second, last = pod("a", "101"), pod("a", "102"), pod("a", "103")
+    assert store.put(first) == [Change(None, first, ChangeCause.ENTERED)]
+    assert store.put(second) == [Change(first, second, ChangeCause.UPDATED)]
+    assert store.leave(last) == [Change(second, None, ChangeCause.LEFT, last=last)]
+    assert store.leave(last) == []
+
+
+def test_an_object_may_become_unreadable_and_readable_again() -> None:
+    store = committed(pod("a", "95"))
+    for version, record in (("101", unreadable()), ("102", pod("a", "")), ("103", unreadable())):
+        store.put(replace(record, version=version))
+        assert [each.version for each in store.unreadable.values()] == [version] * (not record.stored)
+    store.leave(pod("a", "104"))
+    assert store.unreadable == {}
+    for record, found in ((unreadable(), 1), (pod("a", "95"), 0)):
+        store.begin()
+        store.put(record)
+        store.commit("110")
+        assert len(store.unreadable) == found
+
+
+def test_the_version_moves_forward_only() -> None:
+    store = committed(version="9")
+    store.progress("10")
+    store.progress("9")
+    assert store.version == "10"
+
+
+# ---- Copies.
+
+
+def test_a_store_that_takes_over_another_holds_and_stages_the_same() -> None:
+    tally = Tally()
+    store, other = Store(tally=tally), Store(tally=tally)
+    store.begin()
+    store.put(unreadable())
+    store.commit("100")
+    store.begin()
+    store.put(pod("b", "60"))
+    store.leave(pod("c", "70"))
+    other.take_over(store)
+    store.release()
+    assert (tally.objects, held(other), list(other.unreadable)) == (2, {"a": "95"}, [("shop", "a")])
+    other.put(pod("c", "65"))
+    other.commit("110")
+    assert (tally.objects, held(other)) == (1, {"b": "60"})
+
+
+def test_a_copy_does_not_change_with_the_store() -> None:
+    store, other = committed(pod("a", "1")), Store()
+    other.take_over(store)
+    frozen = store.frozen()
+    store.put(pod("b", "101"))
+    assert held(frozen) == held(other) == {"a": "1"}
 
 
 # ---- Reading.

@@ -49,6 +49,8 @@ def test_reports_of_a_branch_that_was_not_listed_since_do_not_count() -> None:
     assert b.put(pod("1001")) == b.leave(pod("1002")) == b.progress("1003") == []
     assert told(listed(b, "500", restored=True)) == [("900", "450")]
     assert told(a.put(pod("520"))) == [("450", "520")]
+    a.leave(pod("521"))
+    assert told(b.progress("521")) == [("520", None)], "1002 is no version of this server"
 
 
 def test_an_object_that_moves_meanwhile_is_never_absent() -> None:
@@ -68,7 +70,34 @@ def test_a_second_restore_begins_anew() -> None:
     assert union.epoch == 2
 
 
+def test_a_group_that_goes_back_takes_the_version_of_all_with_it() -> None:
+    union = Union([Keys("shop"), Keys("blog")])
+    shop, blog = writers(union)
+    listed(shop, "1000")
+    listed(blog, "2000")
+    listed(blog, "500", restored=True)
+    assert union.store.version == "500"
+
+
 # ---- Restores under higher versions, which only the objects show.
+
+
+def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
+    union, a, b = two(pod("9", uid="lost"))
+    assert told(listed(a, "40", pod("9", uid="new"))) == []
+    assert union.pop_streams_to_relist() == {b.substore: "restored"}
+    assert told(listed(b, "40")) == [("9", None), (None, "9")]
+
+
+def test_a_listed_object_that_is_older_than_the_visible_one_shows_that_the_server_was_restored() -> None:
+    _union, a, b = two(pod("7"))
+    a.leave(pod("9"))
+    b.put(pod("9"))
+    b.leave(pod("10"))
+    a.put(pod("10"))
+    assert told(listed(a, "110", pod("7"))) == []
+    assert (a.epoch, b.epoch) == (1, 0)
+    assert told(listed(b, "110")) == [("10", "7")]
 
 
 def looked_at(groups: int, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -99,7 +99,55 @@ def test_versions_that_cannot_be_compared_are_settled_by_equality() -> None:
     assert told(a.progress("v8")) == [("v6", None)]
 
 
+def test_a_list_counts_when_the_others_have_reached_it() -> None:
+    union, a, b = two()
+    a.progress("12")
+    listed(b, "15")
+    assert union.store.version == "10", "what has come to B and moved to A meanwhile is in neither"
+    a.progress("15")
+    assert union.store.version == "15"
+
+
+def test_an_object_in_two_branches_is_held_once() -> None:
+    union, a, b = two(pod("1"))
+    b.put(pod("1"))
+    records = [branch.view.get("shop", "it")[0] for branch in (a, b)]
+    assert records[0] is records[1] is union.store.get("shop", "it")[0]
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+def test_a_namespace_of_which_nothing_is_left_is_forgotten(branches: int) -> None:
+    union = Union([Keys()] * branches)
+    a, *_ = every = writers(union)
+    for branch in every:
+        listed(branch, "10")
+    a.put(pod("11"))
+    a.leave(pod("12"))
+    for branch in every:
+        branch.progress("12")
+    assert not union.store.holds_any
+
+
 # ---- Groups of branches that have no key in common.
+
+
+def test_objects_of_a_wider_watch_are_not_taken_in() -> None:
+    union = Union([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
+    shop, _ = writers(union)
+    listed(shop, "10", pod("1"))
+    assert shop.put(pod("11", name="other")) == []
+    shop.leave(pod("12", name="other"))
+    assert shop.version == "10"
+    assert [record.name for record in shop.view.records()[0]] == ["it"]
+
+
+def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
+    union = Union([Keys("shop"), Keys("blog")])
+    shop, blog = writers(union)
+    listed(shop, "10", pod("1"))
+    listed(blog, "10")
+    assert told(shop.leave(pod("1"))) == [("1", None)]
+    assert union.awaited == {}
 
 
 def grouped() -> Union:
@@ -126,7 +174,7 @@ def test_objects_in_several_branches_are_known_when_all_possible_holders_reporte
     listed(two, "12")
     one.progress("12")
     assert (shop.version, infra.version, union.store.version) == ("12", "", "")
-    assert shop.get("shop", "it") == (it, "12")
+    assert shop.get("shop", "it") == shop.locate("shop", "it") == (it, "12")
     assert shop.records() == ([it], "12")
     for branch in (ca, tls):
         listed(branch, "13")
