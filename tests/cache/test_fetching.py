@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import NotFound
 from kopf_selectcache.client.discovery import REMEMBERED_SECONDS, Kinds, NotServed
-from kopf_selectcache.client.fetcher import Fetcher, Pace
+from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 
@@ -85,17 +85,6 @@ async def test_a_request_that_nobody_waits_for_any_more_is_never_sent(environmen
     assert len(environment.server.asked) == 1
 
 
-# ---- Paced.
-
-
-def waits(pace: Pace, times: int, *, now: float) -> list[float]:
-    found = []
-    for _ in range(times):
-        found.append(pace.delay(now=now))
-        pace.take(now=now)
-    return found
-
-
 # ---- What keys mean.
 
 
@@ -169,6 +158,3 @@ async def test_a_failure_to_find_out_is_not_remembered(environment: Environment)
     assert len(environment.server.asked) == 1
     kinds(environment)
     assert str(await known.resolve("things")) == "things.g4.io"
-
-
-# ---- Left behind.

@@ -19,9 +19,9 @@ from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence
 from tests.cache.environment import PODS
 from tests.cache.test_freshness import WEB, handling
-from tests.cache.test_freshness_lists import is_comparison, pass_time
+from tests.cache.test_freshness_lists import WrongVersion, is_comparison, pass_time
 from tests.faults.environment import operating, until
-from tests.faults.server import Answer, Obj, Server, bookmark, chunk, event, listed, streamed
+from tests.faults.server import Answer, Obj, Server, bookmark, chunk, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.objects import pod
@@ -136,38 +136,11 @@ async def test_few_streams_of_a_kind_are_compared_at_once() -> None:
 # ---- Versions that are no numbers.
 
 
-class _Odd(Server):
-    """A server whose lists of metadata have a version that is no number. Its other versions are numbers."""
-
-    comparisons = 0
-
-    def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
-        if not path.endswith("/pods"):
-            return super()._chosen(path, query, headers)
-        if "watch" in query:
-            return streamed(event("MODIFIED", served("a", "101")))
-        is_metadata = "PartialObjectMetadata" in headers.get("accept", "")
-        self.comparisons += is_metadata
-        return listed("abc" if is_metadata else "101", served("a", "101"))
-
-
-async def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_that_is_paid_for() -> None:
-    async with _Odd() as server, operating(server) as environment:
-        await environment.synced()
-        await until(lambda: environment.informer.state.version == "101")
-        comparison, began = environment.informer.state.reflectors[0].comparison, environment.time.now
-        waits = comparison.wait("500")
-        await until(lambda: server.comparisons == 10)
-        assert environment.time.now - began > 60
-        assert not waits.done()
-        waits.cancel()
-
-
 # The name is a sentence.
 async def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> (  # noqa: E501
     None
 ):
-    async with _Odd() as server, operating(server) as environment:
+    async with WrongVersion("abc") as server, operating(server) as environment:
         await environment.synced()
         await until(lambda: environment.informer.state.version == "101")
         call = asyncio.create_task(
@@ -216,10 +189,16 @@ class _Textual(Server):
 
 
 @pytest.mark.parametrize(
-    "now", [(served("a", "v8"), served("b", "v1")), (served("a", "v2"),)], ids=["changed", "deleted"]
+    ("now", "relists"),
+    [
+        ((served("a", "v8"), served("b", "v1")), {"behind": 1}),
+        ((served("a", "v2"),), {"behind": 1}),
+        ((served("a", "v2"), served("b", "v1")), {}),
+    ],
+    ids=["changed", "deleted", "as before"],
 )
 async def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(
-    now: tuple[Obj, ...],
+    now: tuple[Obj, ...], relists: Mapping[str, int]
 ) -> None:
     async with _Textual(*now) as server, operating(server) as environment:
         await until(
@@ -234,20 +213,7 @@ async def test_a_handler_does_not_read_an_old_state_where_versions_are_no_number
         assert environment.names() == [
             f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now
         ]
-
-
-async def test_a_stream_that_holds_all_listed_objects_is_fresh_without_numeric_versions() -> None:
-    async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as environment:
-        await until(
-            lambda: (
-                environment.informer.state.version == "v2"
-                and environment.informer.state.reflectors[0].comparison.is_open
-            )
-        )
-        await wait_until_fresh(
-            [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
-        )
-        assert not environment.informer.counts.relists
+        assert environment.informer.counts.relists == relists
 
 
 # ---- Which events a stream delivers.

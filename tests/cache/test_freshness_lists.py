@@ -138,22 +138,29 @@ async def test_retry_after_is_honoured_also_if_the_waiting_callers_have_gone() -
         await environment.clock.move_until(call.done)
 
 
-class _Lagging(Server):
-    """A server, or a proxy, that ignores how new a list has to be."""
+class WrongVersion(Server):
+    """A server, or a proxy, that gives each list of metadata the same version, whatever is asked for."""
 
-    comparisons = 0
+    def __init__(self, version: str) -> None:
+        super().__init__()
+        self.comparisons = 0
+        self._version = version
 
     def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
         if not path.endswith("/pods"):
             return super()._chosen(path, query, headers)
         if "watch" in query:
             return streamed(event("MODIFIED", served("a", "101")))
-        self.comparisons += "PartialObjectMetadata" in headers.get("accept", "")
-        return listed("101", served("a", "101"))
+        is_metadata = "PartialObjectMetadata" in headers.get("accept", "")
+        self.comparisons += is_metadata
+        return listed(self._version if is_metadata else "101", served("a", "101"))
 
 
-async def test_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for() -> None:
-    async with _Lagging() as server, operating(server) as environment:
+@pytest.mark.parametrize("version", ["101", "abc"], ids=["older", "no number"])
+async def test_a_list_of_another_version_than_was_asked_for_is_a_failure_that_is_paid_for(
+    version: str,
+) -> None:
+    async with WrongVersion(version) as server, operating(server) as environment:
         await environment.synced()
         await until(lambda: environment.informer.state.version == "101")
         comparison, began = environment.informer.state.reflectors[0].comparison, environment.time.now
