@@ -32,6 +32,7 @@ from .pages import PAGES, ROOT, Fence, fences
 RUN_BY = {
     "docs/testing.md": "tests/docs/test_pages.py",
     "docs/getting-started.md": "tests/docs/test_started.py",
+    "docs/first-reconciler.md": "tests/docs/test_first_reconciler.py",
     # Parts that need a client are run by tests/clients/test_kubernetes.py.
     "docs/migrating.md": "tests/docs/test_migrating.py",
     "docs/deploying.md": "tests/docs/test_deploying.py",
@@ -45,7 +46,7 @@ OF_CLIENTS = {
 }
 """Blocks that begin so are compiled only; with the reason."""
 
-READERS_OWN = {"app.py", "rbac.yaml", "manifests/"}
+READERS_OWN = {"app.py", "crd.yaml", "rbac.yaml", "manifests/"}
 """Files that a page mentions, and its reader has."""
 
 OBJECTS = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}}] + [
