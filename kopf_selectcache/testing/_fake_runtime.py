@@ -154,6 +154,10 @@ class Held:
 
 
 _RUNNING: dict[ref[Held], tuple[OwnLoop, asyncio.Task[None]]] = {}
+"""The runtimes that have not ended: state of the process, on purpose. Code that makes a `FakeCache` gives it
+nothing by which it could find those before it. Without a holder, the garbage collector would close their
+coroutines, which must be cancelled and awaited.
+"""
 
 
 def end_unused(*, also_used: bool = False) -> None:
