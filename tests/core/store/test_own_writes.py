@@ -251,6 +251,17 @@ def test_a_write_that_all_branches_pass_before_they_meet_after_a_restore_is_over
     assert (active(union), union.awaits_streams) == ([], False)
 
 
+def test_a_branch_that_was_not_listed_since_a_restore_has_passed_no_write() -> None:
+    union, a, b = two(version=1000)
+    restored(a, 5)
+    union.add_own(written(8))
+    a.progress("7")
+    assert (active(union), union.awaits_streams) == (["8"], False), "it is not in doubt"
+    a.progress("9")
+    restored(b, 9)
+    assert active(union) == []
+
+
 def test_a_write_that_rests_is_shown_in_place_of_the_state_from_before_a_restore() -> None:
     union, a, b = two(record(1000), version=1000)
     a.leave(record(1001))  # It may be in B.

@@ -62,6 +62,59 @@ def test_an_object_that_moves_meanwhile_is_never_absent() -> None:
     assert b.progress("507") == []
 
 
+def test_a_departure_that_was_awaited_before_the_restore_is_forgotten() -> None:
+    _, a, b = two(pod("900"), version="1000")
+    a.leave(pod("1001"))
+    listed(a, "500", pod("450"), restored=True)
+    assert told(listed(b, "500", restored=True)) == [("900", "450")]
+    a.leave(pod("510"))
+    assert told(b.progress("510")) == [("450", None)]
+
+
+def test_an_object_that_both_states_have_is_no_change() -> None:
+    union, a, b = two(pod("90"), version="100")
+    listed(a, "95", pod("90"), restored=True)
+    assert listed(b, "95", restored=True) == []
+    assert held(union) == "90"
+
+
+def test_an_object_that_moves_before_the_others_are_listed_is_never_absent() -> None:
+    _, a, b = restored()
+    a.leave(pod("510"))
+    assert told(listed(b, "505", restored=True)) == [("900", "450")], "B may hold it at 510"
+    assert told(b.put(pod("510"))) == [("450", "510")]
+
+
+def test_nothing_is_unconfirmed_that_only_the_former_state_has() -> None:
+    union, a, _ = two(pod("900"), version="1000")
+    a.leave(pod("1001"))
+    listed(a, "500", restored=True)
+    assert union.unconfirmed == {}
+
+
+def test_a_further_list_of_the_first_branch_is_no_second_restore() -> None:
+    union, a, b = restored()
+    assert listed(a, "950", pod("450")) == []
+    assert (held(union), union.epoch) == ("900", 1)
+    assert told(listed(b, "950", restored=True)) == [("900", "450")]
+
+
+def test_a_further_list_is_not_shown_before_the_others_either_if_nothing_was_shown() -> None:
+    union, a, b = two(version="1000")
+    listed(a, "5", restored=True)
+    assert listed(a, "6", pod("6")) == []
+    assert held(union) is None
+    assert told(listed(b, "6", restored=True)) == [(None, "6")]
+
+
+def test_objects_of_other_groups_of_the_namespace_stay_as_they_are() -> None:
+    union = Union([Keys("shop", frozenset({"it"})), Keys("shop", frozenset({"other"}))])
+    it, other = writers(union)
+    listed(it, "1000", pod("900"))
+    listed(other, "1000", pod("900", name="other"))
+    assert told(listed(it, "500", pod("450"), restored=True)) == [("900", "450")]
+
+
 def test_a_second_restore_begins_anew() -> None:
     union, a, b = restored()
     assert listed(a, "300", pod("250"), restored=True) == []

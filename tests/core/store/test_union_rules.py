@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
@@ -213,11 +214,43 @@ def test_a_change_that_a_branch_missed_is_unconfirmed_until_it_is_listed_anew() 
         "10",
     ), "it has left, and is shown"
     assert list(union.unconfirmed) == [("shop", "it")]
+    assert union.is_unconfirmed(("shop", "it"))
     assert a.progress("21") == []
     assert held(union) == "12", "the list is refused"
     assert listed(a, "22") == []
     assert told(b.progress("22")) == [("12", None)]
     assert (union.unconfirmed, union.pop_streams_to_relist(), union.store.version) == ({}, {}, "22")
+
+
+def test_a_record_of_another_branch_in_the_same_version_is_shown_once_the_first_has_left() -> None:
+    union, a, b = two()
+    b.put(pod("11"))
+    assert a.put(replace(pod("11"), fields=b'{"status.phase":"Running"}')) == []
+    assert told(b.leave(pod("12"))) == [("11", "11")]
+    assert union.unconfirmed == {}
+
+
+def test_an_object_that_one_branch_has_reported_to_leave_is_unconfirmed_until_something_newer_is_known() -> (
+    None
+):
+    union, a, b = two(pod("1"))
+    b.put(pod("1"))
+    a.leave(pod("12"))
+    assert union.is_unconfirmed(("shop", "it"))
+    b.put(pod("13"))
+    assert not union.is_unconfirmed(("shop", "it"))
+
+
+def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
+    union, a, b = two(pod("va"), version="la")
+    b.put(pod("vb"))
+    a.put(pod("vc"))
+    a.leave(pod("vd"))
+    assert held(union) == "vc"
+    assert told(b.progress("vd")) == [("vc", "vb")]
+    a.put(pod("ve"))
+    b.progress("vf")
+    assert told(a.leave(pod("vf"))) == [("ve", "vb")]
 
 
 # ---- The changes that readers of a split union see.
@@ -245,3 +278,37 @@ def test_9_an_object_that_left_by_an_event_has_not_left_before() -> None:
     union, *_ = doubtful()
     assert not union.has_unconfirmed_up_to("11", besides=("shop", "other"))
     assert union.has_unconfirmed_up_to("12", besides=("shop", "other"))
+
+
+def test_9_an_object_that_left_several_streams_may_have_left_at_the_oldest_of_these_versions() -> None:
+    union, a, b = two(pod("1"))
+    b.put(pod("1"))
+    a.leave(pod("15"))
+    b.leave(pod("12"))
+    assert not union.has_unconfirmed_up_to("11", besides=("shop", "other"))
+    assert union.has_unconfirmed_up_to("12", besides=("shop", "other"))
+    assert not union.has_unconfirmed_up_to("12", besides=("shop", "it"))
+
+
+def test_9_of_two_objects_that_left_only_the_first_may_have_left_before() -> None:
+    union, a, _ = two(pod("1"), pod("1", name="other"))
+    a.leave(pod("11", name="other"))
+    a.leave(pod("15"))
+    assert not union.has_unconfirmed_up_to("12", besides=("shop", "other"))
+    assert union.has_unconfirmed_up_to("15", besides=("shop", "other"))
+
+
+def test_a_stream_that_told_no_version_of_a_deletion_is_awaited_at_no_version() -> None:
+    union, a, _ = two(pod("1"))
+    a.leave(pod("1"))
+    assert union.awaited == {a.substore: ""}
+
+
+def test_the_newest_records_are_those_of_a_list_under_way_once_it_has_more() -> None:
+    union, a, b = two(pod("1"))
+    b.put(pod("1"))
+    assert [record.name for record in union.newest()] == ["it"]
+    a.begin()
+    a.put(pod("1"))
+    assert a.put(pod("11", name="new")) == []
+    assert [record.name for record in union.newest()] == ["it", "new"]

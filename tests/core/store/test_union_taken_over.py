@@ -31,7 +31,9 @@ def test_16_a_departure_at_an_unknown_version_is_awaited_as_before() -> None:
     old.leave(pod("1"))
     _, a, b = taken_over(before)
     assert a.progress("12") == []
-    assert told(b.progress("12")) == [("1", None)]
+    (change,) = b.progress("12")
+    assert change.last is not None
+    assert (told([change]), change.last.version) == ([("1", None)], "1")
 
 
 def test_16_a_list_that_the_others_have_not_reached_holds_the_version_back_as_before() -> None:
