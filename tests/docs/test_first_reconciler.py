@@ -26,7 +26,9 @@ CONFIG = {
 }
 
 
-def test_the_operator_corrects_what_a_reader_breaks(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_the_operator_corrects_each_change_of_the_config_map(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
     saved(DOCS / "getting-started.md", tmp_path)
     saved(PAGE, tmp_path)
     cluster.apply(tmp_path / "crd.yaml")

@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing._operator import OperatorRun
 
-from .pages import DOCS, FAULTS, ROOT, Fence, fences, rows_of, saved, section
+from .pages import DOCS, Fence, fences, saved
 
 PAGE = DOCS / "migrating.md"
 STARTED = DOCS / "getting-started.md"
@@ -218,28 +218,3 @@ def test_the_reconciler_creates_and_restores_and_follows(
         cluster.wait_for(ROUTES, lambda now: now.get("data") == ROUTE)
         cluster.delete(DEPLOYMENT)
         cluster.wait_for(DEPLOYMENT, lambda now: image_of(now) == "nginx:2")
-
-
-# ---- Is it for me?
-
-SECRETS = "## An operator that copies Secrets"
-
-
-def test_the_figures_that_can_be_measured_are_those_of_other_pages() -> None:
-    shown = section(PAGE, "## Is it for me?")
-    summary = section(FAULTS, "## Summary")
-    equal = next(row for row in rows_of(summary) if row[0] == "equal to the server")
-    assert f"the cache was right {equal[1]} times, and the index {equal[2]} times" in shown
-    (faults,) = re.findall(r"after each of (\d+) faults", summary)
-    assert f"After {faults} faults" in shown
-    copying = {row[0]: row[1:] for row in rows_of(section(FAULTS, SECRETS))}
-    plain, ours, _ = copying["requests"]
-    assert f"{plain} requests with Kopf's handlers, and {ours} as a reconciler" in shown
-    plain, ours, _ = copying["requests of a restart with nothing to do"]
-    assert f"took {plain} requests, and {ours}:" in shown
-    found = re.search(
-        r"after ([\d.]+) s with this cache, and after ([\d.]+) s", (ROOT / "README.md").read_text()
-    )
-    assert found is not None
-    assert 60 < float(found[2]) < 120, "one to two minutes"
-    assert 0.4 < float(found[1]) < 0.6, "half a second"
