@@ -551,11 +551,12 @@ def target_of(request: Request, verb: str, resource: Resource) -> Target:
     return Target(verb, str(resource), request.name or "", request.namespace)
 
 
-def no_answer_error(request: Request, why: str, cause: Cause = _NO_ANSWER) -> Stalled:
+def no_answer_error(request: Request, why: str = "", cause: Cause = _NO_ANSWER) -> Stalled:
     """Return the error of a request without an answer."""
     within = "" if request.timeout is None else f" in {request.timeout:g} s"
     several = f" a request for {request.kind_text}" if request.name is None else ""
-    what = f"{_object_first(request)}the server did not answer{several}{within}: {why}"
+    behind = why and f": {why}"
+    what = f"{_object_first(request)}the server did not answer{several}{within}{behind}"
     return Stalled(what, remedy=retry_remedy(cause), cause=cause)
 
 

@@ -441,7 +441,7 @@ class Access:
         try:
             return await self.runtime.retries.run(lambda: attempt(request), request.timeout)
         except Unanswered:
-            raise no_answer_error(request, f"none came within {request.timeout:g} s") from None
+            raise no_answer_error(request) from None
 
     def get_fast(
         self,

@@ -203,6 +203,7 @@ async def test_a_server_that_never_answers_ends_at_the_timeout(environment: Envi
     with pytest.raises(Stalled) as info:
         await ask(timeout=0.01)
     assert (info.value.code, info.value.transient) == (None, True)
+    assert info.value.what == UNANSWERED[read].replace("10 s: ", "0.01 s")
     await settle()
     assert len(asyncio.all_tasks()) == 1, "the request is given up"
 
