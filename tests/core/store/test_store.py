@@ -13,6 +13,8 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.packing import Tally
 from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
 from kopf_selectcache.core.store.store import Store
@@ -239,6 +241,43 @@ def test_the_version_moves_forward_only() -> None:
     store.progress("10")
     store.progress("9")
     assert store.version == "10"
+
+
+# ---- A declared index.
+
+NODE = Indexed("node", path=("spec", "node"))
+
+
+def on(node: str, name: str, version: str) -> Record:
+    return pod(name, version, data=b'{"spec":{"node":"%s"}}' % node.encode())
+
+
+def found_on(store: Store, node: str) -> list[str]:
+    """Finish the index; return the names and versions that it has."""
+    while store.build(100):
+        pass
+    chosen = store.chosen(Lookup(values=((NODE, node),)))
+    assert chosen.by == ("index node",)
+    return sorted(record.name + record.version for record in chosen.records)
+
+
+def test_a_record_that_changes_before_the_index_has_reached_it_is_found_by_its_new_value() -> None:
+    store = committed(on("x", "a", "1"), on("x", "b", "2"))
+    store.declare(NODE)
+    assert store.build(1)
+    store.put(on("y", "b", "101"))
+    assert (found_on(store, "x"), found_on(store, "y")) == (["a1"], ["b101"])
+
+
+def test_an_index_that_is_declared_during_a_list_has_its_records() -> None:
+    store = committed(on("x", "a", "1"))
+    store.begin()
+    store.put(on("x", "a", "1"))
+    store.put(on("x", "b", "2"))
+    store.declare(NODE)
+    assert found_on(store, "x") == ["a1"]
+    store.commit("110")
+    assert found_on(store, "x") == ["a1", "b2"]
 
 
 # ---- Copies.

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import OutsideRecord, Record
+from kopf_selectcache.core.store.store import seen_of
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 from tests.rows import each_row
@@ -312,3 +313,18 @@ def test_the_newest_records_are_those_of_a_list_under_way_once_it_has_more() -> 
     a.put(pod("1"))
     assert a.put(pod("11", name="new")) == []
     assert [record.name for record in union.newest()] == ["it", "new"]
+
+
+def test_objects_enter_and_leave_the_filter_and_those_outside_of_it_are_not_seen() -> None:
+    inside, outside = pod("5"), OutsideRecord("shop", "it", "uid", "6", {}, (), b"")
+    moves = [
+        Change(outside, inside, ChangeCause.UPDATED),
+        Change(inside, outside, ChangeCause.UPDATED),
+        Change(None, outside, ChangeCause.ENTERED),
+        Change(inside, inside, ChangeCause.UPDATED),
+    ]
+    assert seen_of(moves) == [
+        Change(None, inside, ChangeCause.ENTERED),
+        Change(inside, None, ChangeCause.LEFT, known_by="metadata"),
+        Change(inside, inside, ChangeCause.UPDATED),
+    ]
