@@ -93,7 +93,7 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fr
     It stands below Kopf's decorator, and serves all handlers of objects, async and sync, and callbacks such
     as `when=`. Waiting holds no thread, and uses up neither `retries=` nor `timeout=`. A kind that cannot be
     kept, for a missing permission for example, is not waited for: its reads raise why. The kind of the
-    handled object is at least as new as its body, unless `fresh=False`: see "Order" in docs/reading.md.
+    handled object is at least as new as its body, unless `fresh=False`: see "Order" in docs/reads.md.
     Without waiting, `cache` is passed to probe and cleanup handlers; startup and login handlers cannot have
     it. A call that passes `cache` itself, as in a unit test, is a call of the plain function. An index named
     `cache` is hidden. Handlers of objects can take `events` as well, the operator's `Recorder`, unless an

@@ -262,7 +262,7 @@ def test_a_wrong_class_is_refused(cache: FakeCache, as_: Any) -> None:
         cache.get("pods", NAME, namespace="shop", as_=as_)
 
 
-# ---- The recipes of docs/reading.md.
+# ---- The recipes of docs/reads.md.
 
 
 @pytest.mark.filterwarnings(
