@@ -106,9 +106,9 @@ def test_the_wider_read_fails_with_the_words_that_are_shown(
 ) -> None:
     operator, wider = (
         (folder / "app.py"),
-        next(fence.text for fence in fences(PAGE, "python") if "the read" in fence.text),
+        next(fence.text for fence in fences(PAGE, "python") if "the labels" in fence.text),
     )
-    narrow = next(line for line in operator.read_text().splitlines() if "cache.list" in line)
+    narrow = next(line for line in operator.read_text().splitlines() if "labels = {'app': 'web'" in line)
     operator.write_text(operator.read_text().replace(narrow, wider.splitlines()[-1]))
     made, settings = runpy.run_path(str(operator)), kopf.OperatorSettings()
     made["configure"](settings=settings)

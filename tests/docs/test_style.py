@@ -159,6 +159,7 @@ def test_code_and_tables_fit_without_scrolling(page: Page) -> None:
     wide = [
         f"{fence}: {line}"
         for fence in fences(page.file)
+        if fence.language != "text"  # Outputs wrap: docs/site/site.css.
         for line in fence.text.splitlines()
         if len(line) > MOST_COLUMNS
     ]
