@@ -384,7 +384,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("store an object of any version", STORE, "            if before is not None and not is_newer(record.version, before.version):\n", "            if False:\n", 4,
            ("tests/core/store/test_store.py::test_an_object_never_goes_back_and_a_replay_changes_nothing",)),
     Mutant("remove an object because of the deletion of its predecessor", STORE, "(held.uid == record.uid and not is_older(record.version, held.version))",
-           "not is_older(record.version, held.version)", 6, ("tests/core/store/test_store.py::test_the_deletion_of_another_object_of_that_name_changes_nothing",)),
+           "not is_older(record.version, held.version)", 6, ("tests/core/store/test_store.py::test_a_deletion_ends_its_own_object_unless_that_has_come_back_since",)),
     Mutant("treat another object of the name as a change of the first", STORE, "            elif before.uid == record.uid:\n", "            elif True:\n", 6,
            ("tests/core/store/test_store.py::test_a_deletion_and_creation_seen_as_one_change_is_reported_as_both",)),
     Mutant("restart an informer without departures", "informer/swap.py", "drop(records, is", "drop((), is", 6,
