@@ -4,6 +4,11 @@
 `python -m bench.reconcile_cost` runs them by turns, each as a process of its own, for the same scripts of
 changes of the same objects of one real API server (needs Go): ConfigMaps, each of which owns a pod.
 Compare ratios: the times belong to one machine at one moment.
+
+On two processors with CPython 3.11, a reconciler took 1.4 to 2.6 times the CPU of controller-runtime 0.25.2,
+and 3 times as much for the first list; up to 3.2 times on a busy machine. It was called as often, and half as
+often where it wrote to its own object. Both had reconciled the last states within 0.4 s of the last change.
+Kopf's log line "succeeded" is a quarter of what a call takes: `kopf run --quiet` saves it.
 """
 
 from __future__ import annotations

@@ -215,16 +215,31 @@ def reconcile(
     async def reconcile(body, cache, patch, **_):
         patch.status['pods'] = len(cache.list_cached('pods', owner=body))
 
-    It is called for each object at the start, and after changes of it, of the objects that it `owns`, and of
-    others that `watches` maps to it. One object has one call at a time, and changes meanwhile lead to one
-    call more. `patch` is applied as by Kopf; the change by it does not lead to a call. A returned number is
-    the seconds until another call. `deleted=True` has it called once more, with `deleted=True`, when the
-    object is gone. `finalizer='example.com/done'` is put on each object before its first call, has it called
-    with `deleting=True` while the object is being deleted, and comes off after a call that has succeeded;
-    True means the finalizer of Kopf, and False takes that off.
+    Kopf calls it for each object at startup, and after changes of the object, of the objects that it `owns`,
+    and of others that `watches` maps to it. An object has one call at a time, and changes meanwhile lead to
+    one more. Single changes come before the first list, and retries last, but no object waits more than 90
+    seconds longer because of others.
+
+    Besides Kopf's arguments, the function gets `cache`, `events`, `deleting`, `deleted` and `causes`: up to
+    20 of the changes since the last call, each with its `event`, `source`, `obj` (a Key, or None), `time` and
+    `version`. `memo` is the one of Kopf's handlers of the object, and is forgotten when the object leaves the
+    cache. A returned number is the seconds until another call.
+
+    `patch` is sent after each call. Its own change does not lead to a call, unless somebody else's change
+    comes with it, or the server answers with other values. A refused patch is tried again after 5 ms, then
+    after twice as long each time, up to 1,000 s.
+
+    `finalizer='example.com/done'` is put on each object before its first call, leads to calls with
+    `deleting=True` while the object is being deleted, and comes off after one that has succeeded, or has
+    failed for good. The requests test the version of the object. `finalizer=True` takes over Kopf's
+    finalizer, and needs an operator without Kopf's handlers of the kind. False removes Kopf's finalizer.
+    `deleted=True` leads to one more call, with `deleted=True`, when the object is gone; its `patch` has no
+    effect.
+
     With `as_=dict` the body is a dict, or in another form of reads. `predicates` drop changes of all kinds.
-    At most `limit` calls run at the same time. `errors`, `timeout`, `retries`, `backoff`, `param` and `id`
-    are those of Kopf's handlers.
+    At most `limit` calls run at the same time, by default `settings.queueing.worker_limit`, or 100. `errors`,
+    `timeout`, `retries`, `backoff`, `param` and `id` are those of Kopf's handlers. `kopf.subhandler` and
+    `kopf.execute` are not available.
     """
     require_kind(kind, "reconcile")
     primary = kind if isinstance(kind, Watch) else Watch(kind)

@@ -56,8 +56,17 @@ class Source(ABC):
             async def unfollow(self):
                 self.timer.cancel()
 
+        @selectcache.reconcile('example.com/v1/webapps', watches=[Ticks])
+        async def reconcile(name, **_): ...
+
+    Give the class in `watches=`, or a function that makes a source: each start of the operator needs a new
+    one. `follow` returns after it has started a task, because the reconciler is not called before. The task
+    handles its own errors. If `follow` fails, the reconciler starts again, with a new source. A class with an
+    `__init__` calls `super().__init__()` in it.
+
     `map` makes the keys: a function of an object, or a mapping; the object itself by default. A change is
-    dropped unless all `predicates` admit it, those of the source and those that are given at its start.
+    dropped unless all `predicates` admit it, those of the source and those that are given at its start. What
+    is sent has no labels and no `old`, so `labelled(...)`, `updated` and the like drop it.
     """
 
     def __init__(

@@ -36,7 +36,6 @@ RUN_BY = {
     # Parts that need a client are run by tests/clients/test_kubernetes.py.
     "docs/migrating.md": "tests/docs/test_migrating.py",
     "docs/deploying.md": "tests/docs/test_deploying.py",
-    "docs/outside-effects.md": "tests/docs/test_outside_effects.py",
 }
 """Pages whose parts belong together: these tests run all of them."""
 
