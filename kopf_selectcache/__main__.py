@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
-from .cli import check, finalizers, outside, rbac, serve, shards, why
+from .cli import adopt, check, finalizers, outside, rbac, serve, shards, why
 from .cli.output import INTERRUPTED, UNKNOWN, CommandError, CommandResult, Parser, fail, show
 
-COMMANDS = (check, why, outside, rbac, shards, finalizers, serve)
+COMMANDS = (check, why, outside, adopt, rbac, shards, finalizers, serve)
 COMPLETION = "source <(selectcache completion bash)"
 
 

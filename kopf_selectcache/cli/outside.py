@@ -59,7 +59,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     late = _code.given_caches(arguments)
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
-        return await _Search(operator, late).result()
+        return _answer(await Search(operator, late).result())
 
 
 class Outside(NamedTuple):
@@ -70,6 +70,10 @@ class Outside(NamedTuple):
     """The objects that own or name it."""
     fails: tuple[str, ...]
     """For each alternative of the filter, the requirements that it fails."""
+    is_owned: bool
+    uid: str
+    cache: PlannedCache
+    """The cache of its kind."""
 
     def __str__(self) -> str:
         fails = "; or ".join(self.fails)
@@ -80,30 +84,47 @@ class Outside(NamedTuple):
         return self.target.plain() | {"reasons": list(self.reasons), "fails": list(self.fails)}
 
 
-def _answer(
-    objects: Sequence[Outside], notes: Sequence[str], whole: set[str], others: set[str]
-) -> CommandResult:
-    """Return the objects, what was searched for owners and references, and what for owners alone."""
+class Found(NamedTuple):
+    """The objects that a search has found, and where it has searched."""
+
+    objects: Sequence[Outside]
+    whole: Collection[str]
+    """The kinds that were searched for owners and references."""
+    others: Collection[str]
+    """The kinds that were searched for owners alone."""
+    notes: Sequence[str]
+    """The kinds that could not be searched."""
+
+    def searched(self) -> list[str]:
+        """Return the lines that name the kinds."""
+        lines = [f"Searched: {', '.join(sorted(self.whole))}."] if self.whole else []
+        if self.others:
+            lines.append(f"Searched without their references: {', '.join(sorted(self.others))}.")
+        return lines
+
+    def plain(self) -> dict[str, Any]:
+        """Return the kinds as JSON has them."""
+        return {
+            "searched": sorted(self.whole),
+            "searchedMetadata": sorted(self.others),
+            "notes": list(self.notes),
+        }
+
+
+def _answer(found: Found) -> CommandResult:
+    objects, notes = found.objects, found.notes
     nothing = (
         "No hidden objects in the kinds that could be listed."
         if notes
         else "No hidden objects: your resources neither own nor refer to anything outside the filters."
     )
     lines = [str(each) for each in objects] or [nothing]
-    if whole:
-        lines.append(f"Searched: {', '.join(sorted(whole))}.")
-    if others:
-        lines.append(f"Searched without their references: {', '.join(sorted(others))}.")
-    data = {
-        "objects": [each.plain() for each in objects],
-        "searched": sorted(whole),
-        "searchedMetadata": sorted(others),
-        "notes": list(notes),
-    }
-    return CommandResult("\n".join(lines), data, PROBLEM if objects else UNKNOWN if notes else 0, notes)
+    data = {"objects": [each.plain() for each in objects], **found.plain()}
+    code = PROBLEM if objects else UNKNOWN if notes else 0
+    return CommandResult("\n".join([*lines, *found.searched()]), data, code, notes)
 
 
-class _Search:
+class Search:
     """Lists the operator's own objects, and then those of its caches that the filters leave out."""
 
     def __init__(self, operator: Loaded, late: Sequence[_code.Late]) -> None:
@@ -119,7 +140,7 @@ class _Search:
         self._kinds: list[Resource] = []
         """The cached kinds."""
 
-    async def result(self) -> CommandResult:
+    async def result(self) -> Found:
         """Ask the cluster; raise CommandError, Refused or Unreachable."""
         caches = [
             await plan_of(self._operator, resource, cached)
@@ -140,7 +161,7 @@ class _Search:
             for each in await self._outside(cache, keys)
         ]
         notes = tuple(dict.fromkeys(self._notes))
-        return _answer(outside, notes, self._whole_kinds, self._metadata_kinds)
+        return Found(outside, self._whole_kinds, self._metadata_kinds, notes)
 
     async def _resource(self, key: KindKey) -> Resource | None:
         """Return the resource of a key, None if the cluster does not tell: the others can be looked at."""
@@ -220,7 +241,10 @@ class _Search:
                     if record.key in selected:
                         continue
                     if reasons := tuple(dict.fromkeys(self._reasons(resource, record))):
-                        found.append(Outside(Target(resource, *record.key), reasons, _fails(cache, record)))
+                        fails = _fails(cache, record)
+                        is_owned = not self._owners.keys().isdisjoint(record.owners)
+                        target = Target(resource, *record.key)
+                        found.append(Outside(target, reasons, fails, is_owned, record.uid, cache))
         return found
 
     def _reasons(self, resource: Resource, record: Record) -> Iterator[str]:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
         (["selectcache", "finalizers", "r"], ["remove"]),
         (["selectcache", "finalizers", "remove", "pods", "--y"], ["--yes"]),
         (["selectcache", "outside", "app.py", "--name"], ["--namespace"]),
+        (["selectcache", "adopt", "app.py", "--ap"], ["--apply"]),
         (["selectcache", "sh"], ["shards"]),
         (["selectcache", "shards", "-o", "y"], ["yaml"]),
         (["selectcache", "serve", "--no"], ["--no-garbage-collection"]),

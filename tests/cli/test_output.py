@@ -103,6 +103,14 @@ def test_outside_has_the_content_of_its_text_in_json(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("shop")
+def test_adopt_has_the_content_of_its_text_in_json(command: Command) -> None:
+    text, data = both(command, "adopt")
+    ((left),) = data["objects"]
+    assert (left["name"], left["result"], left["labels"]) == ("db-1", "left", {})
+    assert text.startswith(f"{left['text']}\nWould label 0 of 1 object. Nothing was changed.\n")
+
+
+@pytest.mark.usefixtures("shop")
 def test_rbac_has_the_content_of_its_text_in_json(command: Command) -> None:
     text, data = both(command, "rbac", "--standalone")
     assert data["items"] == list(yaml.safe_load_all(text))
@@ -160,7 +168,7 @@ def finalized(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("name", ["check", "why", "outside", "rbac"])
+@pytest.mark.parametrize("name", ["check", "why", "outside", "adopt", "rbac"])
 def test_an_error_is_a_document_for_programs_and_two_lines_for_people(command: Command, name: str) -> None:
     words = ["pods/a"] if name == "why" else ["--check"] if name == "rbac" else []
     said = command(name, WEB, *words, "-o", "json")

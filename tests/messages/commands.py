@@ -107,6 +107,19 @@ def _forbid(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(Refuse(403), verb="list", resource="pods")
 
 
+def _own(cluster: EmbeddedCluster) -> None:
+    """Let web-1 own a pod without labels, and one with another label."""
+    web = cluster.get(pod("web-1", version=""))["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": web["uid"]}
+    for made in (pod("lost-1", version=""), pod("db-1", version="", app="db")):
+        cluster.create({**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}})
+
+
+def _own_unpatched(cluster: EmbeddedCluster) -> None:
+    _own(cluster)
+    cluster.faults.add(Refuse(403, message="you may not patch pods"), verb="patch")
+
+
 def _forbid_peerings(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(Refuse(403, message="no"), where=lambda asked: "peerings" in asked.path)
 
@@ -248,6 +261,13 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "outside: a kind that may not be listed": run("outside", OPERATOR, prepare=_forbid),
     "outside: no caches are declared": run("outside", OPERATOR, source="import kopf, kopf_selectcache\n"),
     "outside: a misspelt command": run("outsid", OPERATOR),
+    "adopt: nothing is owned": run("adopt", OPERATOR),
+    "adopt: what would be done": run("adopt", OPERATOR, prepare=_own),
+    "adopt: what was done": run("adopt", OPERATOR, "--apply", prepare=_own),
+    "adopt: a missing permission": run("adopt", OPERATOR, prepare=_own_unpatched),
+    "adopt: labels to choose from": run(
+        "adopt", OPERATOR, declared="select['v1/pods'] = ['app=web', 'a=b,tier=gold']", prepare=_own
+    ),
     "why: an object without the label": run(
         "why", OPERATOR, "pod/web-1", "-n", "ns", declared="select['v1/pods'] = 'app=db'"
     ),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 TESTS = "tests/conformance/test_features.py::test_"
 SPACES = "tests/conformance/test_features_namespaces.py::test_"
 LIVE = "tests/conformance/test_live.py::test_"
+ADOPTS = "tests/conformance/test_adopt.py::test_b7_owned_objects_that_the_filter_leaves_out_are_shown_and_adopted"
 TOLD = "tests/conformance/test_features_events.py::test_"
 PARTS = "tests/conformance/test_features_partial.py::test_"
 READS = "tests/conformance/test_features_reads.py::test_"
@@ -109,6 +110,12 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B6", (TESTS + "b6_the_filter_is_changed_while_it_is_read",)),
     FeatureMutant("leave the label of a hidden object unnamed", "_errors.py", "        self.lacks = lacks\n", "        self.lacks = ()\n",
                   "B7", (LIVE + "a_hidden_object_is_named_and_adopted",)),
+    FeatureMutant("store what a dry run of an adoption shows", "cli/adopt.py", '{} if self._does_it else {"dryRun": "All"}', "dict[str, str]()",
+                  "B7", (ADOPTS,)),
+    FeatureMutant("adopt an object that no label brings into the filter", "cli/adopt.py", "        if result.fails:\n", "        if not labels:\n",
+                  "B7", (ADOPTS, "tests/cli/test_adopt.py::test_requirements_that_additional_labels_cannot_meet_are_named")),
+    FeatureMutant("adopt any version of an object", "cli/adopt.py", '"resourceVersion": record.version, ', "",
+                  "B7", ("tests/cli/test_adopt.py::test_an_object_that_changes_meanwhile_is_looked_at_again",)),
     FeatureMutant("require no permission to watch", "settings/planner.py", 'READ = frozenset({"list", "watch"})', 'READ = frozenset({"list"})',
                   "B8", (TESTS + "b8_the_rights_that_a_filter_needs_are_known_and_enough",)),
     FeatureMutant("never exceed a limit of bytes", "informer/memory.py", "        return self.excess is not None\n", "        return False\n",

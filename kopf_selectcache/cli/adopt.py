@@ -1,0 +1,204 @@
+"""`adopt`: adds labels to the objects that an operator's objects own and its filters leave out, so that the
+filters select them. Without `--apply`, the server checks the patches and stores nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kopf_selectcache.cache.why import BranchResult, MetadataRequest
+from kopf_selectcache.client.fetcher import metadata_of
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.redact import counted
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.selectors.selector import Selector
+
+from . import _cluster, _code, operator_loader, output
+from .output import PROBLEM, UNKNOWN, CommandError, CommandResult, Progress
+from .outside import Found, Outside, Search
+
+NAME = "adopt"
+HELP = (
+    "Label the objects that your resources own but the filters leave out. Only shows what would change, until"
+    " you add --apply."
+)
+EXAMPLES = (
+    "selectcache adopt app.py",
+    "selectcache adopt app.py -n shop -o json",
+    "selectcache adopt app.py -n shop --apply",
+)
+
+TRIES = 3
+"""How often an object is read and patched, if others change it in between."""
+
+_WELL = ("adoptable", "adopted", "selected", "absent")
+"""The results after which nothing is left to do, except to apply them."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    operator_loader.add_arguments(parser)
+    group = parser.add_argument_group("Changes")
+    group.add_argument("--apply", action="store_true", help="add the labels, instead of a dry run")
+    output.add_arguments(parser)
+
+
+async def run(arguments: argparse.Namespace) -> CommandResult:
+    """Add the labels, or let the server try it. The exit code is 0 if the filters select all objects then, 1
+    if some are left, and 2 if some kinds could not be looked at; raise CommandError. What was done is part of
+    the answer, whatever happens later.
+    """
+    late = _code.given_caches(arguments)
+    async with operator_loader.loaded(arguments) as operator:
+        await operator.log_in()
+        found = await Search(operator, late).result()
+        owned = [each for each in found.objects if each.is_owned]
+        adoption = Adoption(operator.transport, does_it=arguments.apply)
+        done, failure = list[AdoptionResult](), None
+        with Progress("adopt", len(owned), file=sys.stderr, clock=time.monotonic) as progress:
+            try:
+                for each in owned:
+                    done.append(await adoption.of(each))
+                    progress.step()
+            except (Refused, Unreachable, Garbled) as error:
+                failure = _cluster.unanswered(error)
+    return _answer(found, done, failure, does_it=arguments.apply)
+
+
+class AdoptionResult(NamedTuple):
+    """The result for one object."""
+
+    outside: Outside
+    result: str
+    """One of `adoptable`, `adopted`, `selected`, `absent`, `left` and `failed`."""
+    labels: Mapping[str, str]
+    text: str
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        more = {"labels": dict(self.labels), "result": self.result, "text": self.text}
+        return self.outside.plain() | more
+
+
+class Adoption:
+    """Adds to objects the labels that their filters require."""
+
+    def __init__(self, transport: KopfTransport, *, does_it: bool) -> None:
+        self._transport, self._does_it = transport, does_it
+
+    async def of(self, outside: Outside) -> AdoptionResult:
+        """Read an object again, and add the labels that it lacks now; raise Refused, Unreachable or Garbled
+        if it can't be read.
+        """
+        resource, namespace, name = outside.target
+        request = MetadataRequest(self._transport, resource, namespace or None, name)
+
+        def done(result: str, text: str, labels: Mapping[str, str] | None = None) -> AdoptionResult:
+            return AdoptionResult(outside, result, labels or {}, f"{outside.target}{text}")
+
+        for _ in range(TRIES):
+            record = await request.record()
+            if record is None or record.uid != outside.uid:
+                return done("absent", " was deleted meanwhile.")
+            ways, failed = await _ways(request, outside, record)
+            if {} in ways:
+                return done("selected", ": the filter selects it now.")
+            if len(ways) != 1:
+                return done("left", _left(ways, failed))
+            (labels,) = ways
+            try:
+                answer = await self._patched(resource.path(namespace, name), record, labels)
+            except Refused as refused:
+                if refused.refusal.code == 409:
+                    continue  # It has changed since it was read.
+                return done("failed", f" can't get {_text(labels)}: {refused.refusal.message}.", labels)
+            if not labels.items() <= metadata_of(resource, answer).labels.items():
+                return done("failed", f" does not keep {_text(labels)}: the server changes it back.", labels)
+            why = ", ".join(outside.reasons)
+            if self._does_it:
+                return done("adopted", f" got {_text(labels)}: {why}.", labels)
+            return done("adoptable", f" would get {_text(labels)}: {why}.", labels)
+        return done("failed", f" was changed by others {TRIES} times meanwhile. Try again.")
+
+    async def _patched(self, path: str, record: Record, labels: Mapping[str, str]) -> bytes:
+        """Add the labels to exactly this version of the object, and return the server's answer."""
+        metadata = {"uid": record.uid, "resourceVersion": record.version, "labels": labels}
+        body = json.dumps({"metadata": metadata}).encode()
+        query = {} if self._does_it else {"dryRun": "All"}
+        return await self._transport.send("PATCH", path, query, body, "application/merge-patch+json")
+
+
+async def _ways(
+    request: MetadataRequest, outside: Outside, record: Record
+) -> tuple[list[dict[str, str]], list[BranchResult]]:
+    """Return the labels with which an alternative of the filter selects the object, once each; and what it
+    fails of the others, with the labels that they require.
+    """
+    ways, failed = list[dict[str, str]](), list[BranchResult]()
+    for branch in outside.cache.planned.filter.branches:
+        labels = _missing(branch, record)
+        labelled = msgspec.structs.replace(record, labels={**record.labels, **labels})
+        (result,) = await request.results(branch, labelled)
+        if result.fails:
+            declared = outside.cache.cached.filter_for(outside.target.resource)
+            failed.append(result.as_declared(declared))
+        elif labels not in ways:
+            ways.append(labels)
+    return ways, failed
+
+
+def _missing(branch: Selector, record: Record) -> dict[str, str]:
+    """Return the labels that the object lacks, and for which the alternative leaves one value."""
+    return {
+        each.key: each.values[0]
+        for each in branch.requirements
+        if each.operator in ("=", "==", "in") and len(each.values) == 1 and each.key not in record.labels
+    }
+
+
+def _left(ways: Sequence[Mapping[str, str]], failed: Sequence[BranchResult]) -> str:
+    """Return why an object is left as it is."""
+    if ways:
+        return f" is left as it is, because you have a choice: {'; or '.join(map(_text, ways))}."
+    reasons = "".join(f"\n  {each}" for each in failed)
+    return f" is left as it is, because it needs more than additional labels:{reasons}"
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def _answer(
+    found: Found, done: Sequence[AdoptionResult], failure: CommandError | None, *, does_it: bool
+) -> CommandResult:
+    """Return all results, and their number."""
+    count = sum(each.result in ("adoptable", "adopted") for each in done)
+    of = f"{count} of {counted(len(done), 'object')}"
+    if does_it:
+        summary = f"Labelled {of}."
+    else:
+        summary = f"Would label {of}. Nothing was changed."
+        summary += " To do it, add --apply." if count else ""
+    if not done:
+        where = " in the kinds that could be listed" if found.notes else ""
+        summary = f"Your resources own nothing outside the filters{where}."
+    lines = [each.text for each in done]
+    if failure is None or done:
+        lines += [summary, *found.searched()]
+    data = {
+        "applied": does_it,
+        "count": count,
+        "objects": [each.plain() for each in done],
+        **found.plain(),
+    }
+    is_wrong = failure is not None or any(each.result not in _WELL for each in done)
+    code = PROBLEM if is_wrong else UNKNOWN if found.notes else 0
+    return CommandResult("\n".join(lines), data, code, found.notes, failure)
