@@ -4,6 +4,7 @@ informer."""
 import contextlib
 import os
 import queue
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,8 +19,7 @@ from kubernetes.informer import SharedInformer
 
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.docs import test_migrating as migrating
-from tests.docs.pages import fences, saved
-from tests.docs.test_migrating import PAGE, SHOP, WEB, WRITTEN, populate, sides
+from tests.docs.test_migrating import WEB
 
 from .environment import Environment
 
@@ -306,20 +306,6 @@ def test_resources_of_a_definition_are_discovered(client: Any, environment: Envi
         resources.get(group=environment.group, kind="Gadget")
 
 
-def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_write_the_same(
-    tmp_path: Path,
-) -> None:
-    before, after = [fence.text for fence in fences(PAGE, "python") if "listed(" in fence.text]
-    both = "\n".join(fence.text for fence in sides()["both"])
-    for side in (before, after):
-        operator = tmp_path / "operator.py"
-        operator.write_text(f"{both}\n{side}")
-        with EmbeddedCluster().in_thread() as cluster:
-            populate(cluster)
-            with operated(cluster, operator):
-                cluster.wait_for(SHOP, lambda now: now.get("status") == {"listed": WRITTEN["listed"]})
-
-
 @contextlib.contextmanager
 def operated(cluster: EmbeddedCluster, operator: Path) -> Iterator[None]:
     """Run an operator in a process of its own: the client looks for its kubeconfig when it is imported."""
@@ -335,12 +321,12 @@ def operated(cluster: EmbeddedCluster, operator: Path) -> Iterator[None]:
         running.wait()
 
 
-def test_the_whole_operator_of_docs_migrating_leaves_state_the_reconciler_takes_over(tmp_path: Path) -> None:
-    saved(PAGE, tmp_path)
+def test_the_reconciler_of_example_12_takes_over_the_state_that_the_handlers_leave(tmp_path: Path) -> None:
+    before, after = (Path(shutil.copy(each, tmp_path)) for each in (migrating.BEFORE, migrating.AFTER))
     with EmbeddedCluster().in_thread() as cluster:
         migrating.prepare(cluster)
         cluster.create(migrating.ROUTES, WEB | {"spec": {"image": "nginx:0", "host": "old.example.com"}})
-        with operated(cluster, tmp_path / "before.py"):
+        with operated(cluster, before):
             # Kopf calls the timer again after a minute if it comes before the Deployment.
             cluster.wait_for(WEB, lambda now: now.get("status") == {"ready": 0}, timeout=180)
             cluster.patch(WEB, {"spec": WEB["spec"]})
@@ -351,7 +337,7 @@ def test_the_whole_operator_of_docs_migrating_leaves_state_the_reconciler_takes_
         assert web["metadata"]["finalizers"] == migrating.LEFT["finalizers"]
         assert deployment["metadata"]["labels"] == {"webapp": "web"}
         asked = len(cluster.requests.where())
-        with operated(cluster, tmp_path / "after.py"):
+        with operated(cluster, after):
             cluster.patch(migrating.ROUTES, {"data": {"shop.web": "stolen.example.com"}})
             cluster.wait_for(migrating.ROUTES, lambda now: now.get("data") == migrating.ROUTE)
         assert cluster.get(migrating.DEPLOYMENT) == deployment
@@ -360,12 +346,13 @@ def test_the_whole_operator_of_docs_migrating_leaves_state_the_reconciler_takes_
         assert cluster.get(WEB)["metadata"] == web["metadata"]
 
 
-def test_the_handlers_of_docs_migrating_never_write_a_route_whose_creation_has_failed_once(
+def test_the_handlers_of_example_12_never_write_a_route_whose_creation_has_failed_once(
     tmp_path: Path,
 ) -> None:
-    saved(PAGE, tmp_path)
     operator = tmp_path / "before.py"
-    text = operator.read_text().replace("'webapps')\ndef create", "'webapps', backoff=0.1)\ndef create")
+    text = migrating.BEFORE.read_text().replace(
+        '"webapps")\ndef create', '"webapps", backoff=0.1)\ndef create'
+    )
     assert "backoff" in text
     operator.write_text(text)
     with EmbeddedCluster().in_thread() as cluster:

@@ -1,5 +1,6 @@
-"""docs/migrating.md: both sides of each change write the same, from the same objects; the reconciler takes
-over the objects of Kopf's handlers; its figures are those of other pages."""
+"""docs/migrating.md: both sides of each change write the same, from the same objects. In example 12, the
+reconciler takes over the objects of Kopf's handlers.
+"""
 
 import re
 from pathlib import Path
@@ -11,39 +12,31 @@ import pytest
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing._operator import OperatorRun
 
-from .pages import DOCS, Fence, fences, saved
+from .pages import DOCS, ROOT, Fence, fences
 
 PAGE = DOCS / "migrating.md"
 STARTED = DOCS / "getting-started.md"
+BEFORE, AFTER = (ROOT / "examples/12-from-handlers" / name for name in ("before.py", "example.py"))
 SHOP = {
     "apiVersion": "example.com/v1",
     "kind": "WebApp",
     "metadata": {"name": "shop", "namespace": "shop"},
-    "spec": {"team": "blue", "node": "node01", "image": "none"},
+    "spec": {"team": "blue", "image": "none"},
 }
 WRITTEN = {
     "by_label": ["blue-1", "blue-2"],
     "by_owner": ["blue-2", "red-1"],
     "by_name": "7",
-    "by_field": ["blue-1", "red-1"],
     "by_function": ["blue-1", "blue-2", "red-1"],
-    "counted": 2,
-    "listed": ["blue-1", "blue-2"],
-    "written": "7",
 }
-OF_OTHERS = ("listed", "written")
-"""The lines of the side `before` that need another client."""
-# Tests with that client run these: tests/clients/test_migrating.py.
-OF_CLIENTS = ("import kubernetes",)
 
 
 def sides() -> dict[str, list[Fence]]:
-    """Return the fences of the page by their first line; without files, and those that need a client."""
+    """Return the fences of the page by their first line."""
     found: dict[str, list[Fence]] = {"both": [], "before": [], "after": []}
     for fence in fences(PAGE, "python"):
-        if not fence.name and not any(each in fence.text for each in OF_CLIENTS):
-            first = re.match(r"# (before|after)\n", fence.text)
-            found[first[1] if first else "both"].append(fence)
+        first = re.match(r"# (before|after)\n", fence.text)
+        found[first[1] if first else "both"].append(fence)
     return found
 
 
@@ -93,21 +86,17 @@ def test_each_change_is_shown_from_both_sides() -> None:
         side: [re.findall(r"status\['(\w+)'\]", fence.text)[0] for fence in sides()[side]]
         for side in ("before", "after")
     }
-    assert shown["after"] == list(WRITTEN)
-    assert shown["before"] == [name for name in WRITTEN if name not in OF_OTHERS]
+    assert shown == {"before": list(WRITTEN), "after": list(WRITTEN)}
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_before_and_after_write_the_same(side: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     sources, operator = sides(), tmp_path / "operator.py"
     operator.write_text("\n".join(fence.text for fence in sources["both"] + sources[side]))
-    expected = {name: value for name, value in WRITTEN.items() if side == "after" or name not in OF_OTHERS}
     populate(cluster)
     with kopf.testing.KopfRunner(["run", "-A", "--standalone", str(operator)]):
-        assert (
-            cluster.wait_for(SHOP, lambda now: set(now.get("status", {})) == set(expected))["status"]
-            == expected
-        )
+        found = cluster.wait_for(SHOP, lambda now: set(now.get("status", {})) == set(WRITTEN))
+    assert found["status"] == WRITTEN
 
 
 # ---- The whole operator.
@@ -177,18 +166,12 @@ def writes(cluster: EmbeddedCluster) -> list[str]:
     return [f"{asked.verb} {asked.path}" for asked in cluster.requests.where() if asked.verb in verbs]
 
 
-@pytest.fixture
-def after(tmp_path: Path) -> Path:
-    saved(PAGE, tmp_path)
-    return tmp_path / "after.py"
-
-
 def test_the_reconciler_takes_over_the_state_left_by_kopfs_handlers_without_a_write(
-    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
+    cluster: EmbeddedCluster, operator: type[OperatorRun]
 ) -> None:
     prepare(cluster)
     leave(cluster)
-    with operator(after, "-A", "--standalone") as running:
+    with operator(AFTER, "-A", "--standalone") as running:
         cluster.requests.wait("watch", "webapps")
         cluster.patch(WEB, {"spec": {"host": "new.example.com"}})
         cluster.wait_for(ROUTES, lambda now: now.get("data") == {"shop.web": "new.example.com"})
@@ -201,11 +184,11 @@ def test_the_reconciler_takes_over_the_state_left_by_kopfs_handlers_without_a_wr
 
 
 def test_the_reconciler_creates_and_restores_and_follows(
-    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
+    cluster: EmbeddedCluster, operator: type[OperatorRun]
 ) -> None:
     prepare(cluster)
     cluster.create(ROUTES)
-    with operator(after, "-A", "--standalone"):
+    with operator(AFTER, "-A", "--standalone"):
         cluster.create(WEB)
         cluster.wait_for(WEB, lambda now: now.get("status") == {"ready": 0})
         assert image_of(cluster.get(DEPLOYMENT)) == "nginx:1"

@@ -299,7 +299,7 @@ def test_9_of_two_objects_that_left_only_the_first_may_have_left_before() -> Non
     assert union.has_unconfirmed_up_to("15", besides=("shop", "other"))
 
 
-def test_a_stream_that_told_no_version_of_a_deletion_is_awaited_at_no_version() -> None:
+def test_a_stream_that_gave_no_version_of_a_deletion_is_awaited_at_no_version() -> None:
     union, a, _ = two(pod("1"))
     a.leave(pod("1"))
     assert union.awaited == {a.substore: ""}
