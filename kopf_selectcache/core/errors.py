@@ -152,7 +152,7 @@ StatusCode = NewType("StatusCode", str)
 
 
 class MetricReason(StrEnum):
-    """The reasons that are no status codes. docs/deploying.md explains each."""
+    """The reasons that are no status codes. docs/metrics.md explains each."""
 
     AUDIT = "audit"
     BEHIND = "behind"

@@ -15,7 +15,7 @@ from tests.cli.conftest import Command, pod
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "commands.md").read_text()
-DEPLOYING = (DOCS / "deploying.md").read_text()
+EXAMPLES = DOCS.parent / "examples"
 
 
 def shown(language: str, after: str = "") -> str:
@@ -84,31 +84,17 @@ def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
     assert (said.code, said.output) == (1, shown("text", "--check rbac.yaml"))
 
 
-@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
-    ("file", "where"), [("rbac.yaml", ["-A"]), ("rbac-of-one-namespace.yaml", ["-n", "shop"])]
+    ("file", "account"), [("base", "operators/webapps"), ("chart", "my-namespace/my-operator")]
 )
-def test_the_manifests_of_deploying_are_just_right(
-    command: Command,
-    cluster: EmbeddedCluster,
-    tmp_path: Path,
-    file: str,
-    where: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_permissions_of_the_deployed_example_are_those_printed(
+    command: Command, cluster: EmbeddedCluster, file: str, account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.apply((DOCS / "getting-started.md").read_text().partition("# crd.yaml\n")[2].partition("```")[0])
-    (tmp_path / file).write_text(DEPLOYING.partition(f"# {file}\n")[2].partition("```")[0])
-    operator = DEPLOYING.partition("# app.py\n")[2].partition("```")[0]
+    cluster.apply(EXAMPLES / "webapps.yaml")
     monkeypatch.setenv("METRICS_PORT", "0")
-    said = command(
-        "rbac",
-        "",
-        *where,
-        "--standalone",
-        "--account",
-        "my-operator/my-operator",
-        "--check",
-        str(tmp_path / file),
-        source=operator,
-    )
+    manifests = EXAMPLES / "deploy" / file / "rbac.yaml"
+    operator = (EXAMPLES / "deploy/app.py").read_text()
+    said = command("rbac", "", "--account", account, source=operator)
+    assert (said.code, said.output, said.errors) == (0, manifests.read_text(), "")
+    said = command("rbac", "", "--account", account, "--check", str(manifests), source=operator)
     assert (said.code, said.output, said.errors) == (0, "Nothing is missing, and nothing is too much.\n", "")

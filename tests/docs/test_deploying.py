@@ -1,86 +1,122 @@
-"""docs/deploying.md: its manifests are enough for its operator, and its metrics, alerts and board use
-exported metrics.
+"""docs/deploying.md and examples/deploy: with its manifests, image and permissions alone, the operator works.
+
+tests/real/test_deploy.py asks the real API server about what kustomize and Helm render.
 """
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import textwrap
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import pytest
+import kopf
 import yaml
 
-from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.process import free_port
-from tests.rows import each_row
 
-from .pages import DOCS, fences, saved
+from .pages import DOCS, ROOT, fences
+from .test_metrics import PREFIX, documented
 
 PAGE = DOCS / "deploying.md"
-BOARD = DOCS / "grafana.json"
-ACCOUNT = "system:serviceaccount:my-operator:my-operator"
-PREFIX = "kopf_selectcache_"
-METRIC = re.compile(rf"(?:{PREFIX}|workqueue_)\w+")
-OF_EACH = {"group", "version", "resource"}
-OF_PROMETHEUS = {"le", "job", "instance"}
+EXAMPLE = ROOT / "examples/deploy"
+DOCKERFILE = EXAMPLE / "Dockerfile"
+ACCOUNT = "system:serviceaccount:operators:webapps"
+WRITES = """\
+import os, sys
+
+def hear(event, arguments):
+    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if (writes and arguments[0] != os.devnull) or event in ("os.mkdir", "os.rename", "os.remove"):
+        print("writes", arguments[0], file=sys.stderr)
+
+sys.addaudithook(hear)
+"""
+"""A sitecustomize.py that tells which files a process writes."""
 
 
 def webapp(namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": "example.com/v1",
         "kind": "WebApp",
-        "metadata": {"name": "shop", "namespace": namespace},
+        "metadata": {"name": "front", "namespace": namespace},
     }
 
 
-def container(folder: Path) -> dict[str, Any]:
-    """The container of the page's Deployment."""
-    deployment = yaml.safe_load((folder / "deployment.yaml").read_text())
-    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+def manifest(kind: str) -> dict[str, Any]:
+    """Return the manifest of this kind in the kustomize base."""
+    documents = [
+        each for file in (EXAMPLE / "base").glob("*.yaml") for each in yaml.safe_load_all(file.read_text())
+    ]
+    (found,) = (each for each in documents if each["kind"] == kind)
+    assert isinstance(found, dict)
+    return found
+
+
+def pod() -> dict[str, Any]:
+    """Return the pod that the Deployment makes."""
+    template = manifest("Deployment")["spec"]["template"]["spec"]
+    assert isinstance(template, dict)
+    return template
+
+
+def container() -> dict[str, Any]:
+    (only,) = pod()["containers"]
     assert isinstance(only, dict)
     return only
 
 
-@pytest.fixture
-def folder(tmp_path: Path, cluster: EmbeddedCluster) -> Path:
-    """The folder with the files of the page, as its reader saves them; the definition of its custom resource
-    is applied.
-    """
-    saved(PAGE, tmp_path)
-    (definition,) = (fence.text for fence in fences(DOCS / "getting-started.md") if fence.name == "crd.yaml")
-    cluster.apply(definition)
-    return tmp_path
+def instructions(name: str) -> list[str]:
+    """Return what follows this instruction of the Dockerfile, in each place."""
+    return re.findall(rf"^{name} (.*)$", DOCKERFILE.read_text(), re.MULTILINE)
+
+
+def entrypoint() -> list[str]:
+    (found,) = instructions("ENTRYPOINT")
+    words = json.loads(found)
+    assert isinstance(words, list)
+    return words
 
 
 @contextmanager
-def deployed(
-    cluster: EmbeddedCluster,
-    folder: Path,
-    changed: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Mapping[str, str]]:
-    """Run the container of the page's Deployment as a process, under its account; yield the URLs of its
-    ports.
+def deployed(cluster: EmbeddedCluster, folder: Path, *scope: str) -> Iterator[Mapping[str, str]]:
+    """Run the container of the Deployment as a process, under its account; yield the URLs of its ports.
 
-    The ports are replaced by free ones, and arguments by those of a test.
+    The ports are replaced by free ones, and `-A` by the scope of a test.
     """
-    ports = {port["name"]: free_port() for port in container(folder)["ports"]}
+    ports = {port["name"]: free_port() for port in container()["ports"]}
     arguments = [
-        changed.get(each, each).replace("0.0.0.0:8080", f"127.0.0.1:{ports['healthz']}")
-        for each in container(folder)["args"]
+        word.replace("0.0.0.0:8080", f"127.0.0.1:{ports['healthz']}")
+        for each in container()["args"]
+        for word in (scope if scope and each == "-A" else [each])
     ]
+    source = (EXAMPLE / "app.py").read_text()
+    assert "ready_port=8081" in source
+    (folder / "app.py").write_text(source.replace("ready_port=8081", f"ready_port={ports['ready']}"))
+    (folder / "site").mkdir()
+    (folder / "site/sitecustomize.py").write_text(WRITES)
     kubeconfig = cluster.kubeconfig(folder / "its.kubeconfig", token=cluster.user(ACCOUNT))
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "METRICS_PORT": str(ports["metrics"])}
+    constants = dict(each.split("=", 1) for line in instructions("ENV") for each in shlex.split(line))
+    del constants["PATH"]
+    environment = {
+        **os.environ,
+        **constants,
+        **{each["name"]: "webapps-1" for each in container()["env"]},
+        "PYTHONPATH": str(folder / "site"),
+        "POD_NAMESPACE": "operators",  # In a pod, a file says it.
+        "KUBECONFIG": str(kubeconfig),
+        "METRICS_PORT": str(ports["metrics"]),
+    }
     with (folder / "log").open("w") as log:
         running = subprocess.Popen(
-            [sys.executable, "-m", *" ".join(arguments).split()],
+            [sys.executable, "-m", *entrypoint(), *arguments],
             cwd=folder,
             env=environment,
             stdout=log,
@@ -116,44 +152,28 @@ def refused(cluster: EmbeddedCluster) -> list[str]:
     ]
 
 
-def test_with_the_manifests_alone_the_operator_works_and_its_probe_and_metrics_answer(
-    cluster: EmbeddedCluster, folder: Path
+def test_with_the_manifests_alone_the_operator_works_and_its_probes_and_metrics_answer(
+    cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    cluster.apply(folder / "rbac.yaml")
-    cluster.apply(folder / "deployment.yaml")
-    with deployed(cluster, folder) as urls:
-        counted(cluster, folder, "default")
-        told = json.loads(read(urls["healthz"] + container(folder)["livenessProbe"]["httpGet"]["path"]))
+    cluster.apply(ROOT / "examples/webapps.yaml")
+    for file in yaml.safe_load((EXAMPLE / "base/kustomization.yaml").read_text())["resources"]:
+        cluster.apply(EXAMPLE / "base" / file)
+    with deployed(cluster, tmp_path) as urls:
+        counted(cluster, tmp_path, "default")
+        told = json.loads(read(urls["healthz"] + container()["livenessProbe"]["httpGet"]["path"]))
+        assert read(urls["ready"] + container()["readinessProbe"]["httpGet"]["path"])
         seen = exported(read(urls["metrics"]))
     assert told["selectcache.probe"]["v1/pods"]["health"] == "synced"
     assert refused(cluster) == []
-    of_replicas = {name for name in documented() if name.startswith(f"{PREFIX}sharding_")}
-    assert seen.keys() == documented().keys() - of_replicas
-    assert {
-        name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]
-    } == {}
-    assert seen[f"{PREFIX}reads_total"] == documented()[f"{PREFIX}reads_total"]
+    known = {name: labels for name, labels in documented().items() if name.startswith(PREFIX)}
+    assert seen.keys() == known.keys()
+    assert {name: labels - known[name] for name, labels in seen.items() if labels - known[name]} == {}
+    assert seen[f"{PREFIX}reads_total"] == known[f"{PREFIX}reads_total"]
     asked = {each.resource for each in cluster.requests.where(user=ACCOUNT)}
-    assert {resource for rule in rules(folder) for resource in rule["resources"]} - asked == set()
-
-
-def test_for_one_namespace_the_rights_of_that_namespace_will_do(
-    cluster: EmbeddedCluster, folder: Path
-) -> None:
-    cluster.apply(folder / "rbac-of-one-namespace.yaml")
-    with deployed(cluster, folder, {"-A": "-n shop"}):
-        counted(cluster, folder, "shop")
-    assert refused(cluster) == []
-
-
-def rules(folder: Path) -> list[dict[str, Any]]:
-    (role,) = (
-        each
-        for each in yaml.safe_load_all((folder / "rbac.yaml").read_text())
-        if each["kind"] == "ClusterRole"
-    )
-    found: list[dict[str, Any]] = role["rules"]
-    return found
+    rules = manifest("ClusterRole")["rules"] + manifest("Role")["rules"]
+    assert {resource for rule in rules for resource in rule["resources"]} - asked == set()
+    log = (tmp_path / "log").read_text()
+    assert "writes" not in log, "the root file system is read-only"
 
 
 def exported(metrics: str) -> dict[str, set[str]]:
@@ -164,54 +184,75 @@ def exported(metrics: str) -> dict[str, set[str]]:
     return names
 
 
-def documented() -> dict[str, set[str]]:
-    """Return the metrics of the page's table, with their labels."""
-    rows = re.findall(rf"^\| `({PREFIX}\w+)` \| (.+?) \|(.*)\|$", PAGE.read_text(), re.MULTILINE)
-    return {
-        name: set(re.findall(r"`(\w+)`", labels)) | (set() if "without those three" in text else OF_EACH)
-        for name, text, labels in rows
-    }
-
-
-def queues() -> dict[str, set[str]]:
-    """Return the metrics of the queues of reconcilers in the page's table, with their label."""
-    return {name: {"name"} for name in re.findall(r"`(workqueue_\w+)`", PAGE.read_text())}
-
-
-def test_the_table_of_reasons_has_each_reason() -> None:
-    table = PAGE.read_text().partition("The values of `reason`")[2].partition("###")[0]
-    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-    assert sorted(listed) == sorted(MetricReason)
-
-
-def queries() -> list[str]:
-    """Yield all queries to Prometheus: of the alerts, and of the board."""
-    alerts = yaml.safe_load(next(fence.text for fence in fences(PAGE, "yaml") if fence.name == "alerts.yaml"))
-    asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
-    return asked + [
-        target["expr"] for panel in json.loads(BOARD.read_text())["panels"] for target in panel["targets"]
-    ]
-
-
-@each_row("query", queries())
-def test_alerts_and_board_use_documented_names(query: str) -> None:
-    known = documented() | queues()
-    names = [each.removesuffix("_bucket") for each in METRIC.findall(query)]
-    labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [
-        each.strip() for inner in re.findall(r"by \((.*?)\)", query) for each in inner.split(",")
-    ]
-    assert names
-    assert set(names) <= known.keys()
-    assert all(set(labels) - {"le"} <= known[name] for name in names)
-
-
-def test_each_metric_is_on_the_board() -> None:
-    shown = {each.removesuffix("_bucket") for each in METRIC.findall(BOARD.read_text())}
-    assert shown == documented().keys() | queues().keys()
-
-
-def test_legends_and_words_of_the_board_and_alerts_name_labels_that_there_are() -> None:
-    named = set(re.findall(r"\{\{(\w+)\}\}", BOARD.read_text())) | set(
-        re.findall(r"\$labels\.(\w+)", PAGE.read_text())
+def test_for_one_namespace_the_permissions_that_are_printed_for_it_will_do(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    cluster.apply(ROOT / "examples/webapps.yaml")
+    cluster.namespace("operators")
+    cluster.namespace("shop")
+    options = ["-n", "shop", "--account", "operators/webapps"]
+    printed = subprocess.run(
+        [sys.executable, "-P", "-m", "kopf_selectcache", "rbac", str(EXAMPLE / "app.py"), *options],
+        env={**os.environ, "METRICS_PORT": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert named - OF_PROMETHEUS <= set().union(*documented().values(), *queues().values())
+    cluster.apply(printed.stdout)
+    with deployed(cluster, tmp_path, "-n", "shop"):
+        counted(cluster, tmp_path, "shop")
+    assert refused(cluster) == []
+
+
+# ---- What the page shows is what the example has.
+
+
+def test_the_page_shows_the_container_of_the_deployment() -> None:
+    (shown,) = (fence.text for fence in fences(PAGE, "yaml"))
+    assert shown in textwrap.dedent(
+        (EXAMPLE / "base/deployment.yaml").read_text().partition("containers:\n")[2]
+    )
+
+
+def test_the_page_shows_the_dockerfile_but_its_comments() -> None:
+    (shown,) = (fence.text for fence in fences(PAGE, "dockerfile"))
+    assert shown == re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE)
+
+
+def test_the_operator_of_the_example_has_the_lines_that_the_page_shows() -> None:
+    (shown,) = (fence.text for fence in fences(PAGE, "python"))
+    source = (EXAMPLE / "app.py").read_text()
+    assert [line for line in shown.splitlines()[1:] if line not in source] == []
+
+
+# ---- The image, the manifests and the chart fit each other.
+
+
+def test_the_image_runs_as_the_user_of_the_pod_on_one_version_of_python() -> None:
+    assert instructions("USER") == [f"{pod()['securityContext']['runAsUser']}:1000"]
+    assert len({words.split()[0] for words in instructions("FROM")}) == 1
+    copied = {
+        word
+        for words in instructions("COPY")
+        for word in words.split()[:-1]
+        if not word.startswith(("/", "--")) and "*" not in word
+    }
+    assert {file for file in copied if not (EXAMPLE / file).is_file()} == set()
+
+
+def test_the_pod_is_as_restricted_as_its_namespace_asks_for() -> None:
+    assert pod()["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 1000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert manifest("Namespace")["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def test_a_pod_has_longer_to_end_than_its_handlers_need() -> None:
+    assert pod()["terminationGracePeriodSeconds"] >= kopf.OperatorSettings().queueing.exit_timeout + 10

@@ -10,6 +10,7 @@ import logging
 import re
 import runpy
 import shlex
+import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
@@ -45,7 +46,7 @@ OF_CLIENTS = {
 }
 """Blocks that begin so are compiled only; with the reason."""
 
-READERS_OWN = {"app.py", "crd.yaml", "rbac.yaml", "manifests/"}
+READERS_OWN = {"app.py", "crd.yaml", "rbac.yaml", "base/rbac.yaml", "chart/rbac.yaml", "manifests/"}
 """Files that a page mentions, and its reader has."""
 
 OBJECTS = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}}] + [
@@ -210,7 +211,7 @@ def test_modules_that_are_to_be_run_are_there() -> None:
         module for page in PAGES for module in re.findall(r"python (?:-P )?-m ([\w.]+)", page.read_text())
     }
     assert "kopf_selectcache" in named
-    files = {module: ROOT / module.replace(".", "/") for module in named}
+    files = {module: ROOT / module.replace(".", "/") for module in named - sys.stdlib_module_names}
     assert [
         module
         for module, file in files.items()

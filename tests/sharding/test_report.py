@@ -15,7 +15,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.sharding import Sharding
 from kopf_selectcache.sharding.replica import Replica
 
-PAGE = Path(__file__).parents[2] / "docs/deploying.md"
+PAGE = Path(__file__).parents[2] / "docs/metrics.md"
 
 
 def replica(sharding: Sharding) -> Replica:
