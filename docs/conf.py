@@ -17,10 +17,9 @@ NAMED = re.compile(
     r"^\[([^\]]+)\]: (?!https?:)(\S+/)$", re.MULTILINE
 )  # A folder, under a name for several links.
 
-BADGES = re.compile(r"^!\[.*\n\n", re.MULTILINE)
 PICTURE = re.compile(
-    r'<picture><source .* srcset="(?:docs/)?([^"]+)">'
-    r'<img alt="([^"]+)" src="(?:docs/)?([^"]+)" width="(\d+)">.*'
+    r'<picture><source .* srcset="([^"]+)">'
+    r'<img alt="([^"]+)" src="([^"]+)" width="(\d+)">.*'
 )
 
 NEVER_MADE = {
@@ -61,13 +60,6 @@ def within(match: re.Match[str], page: Path) -> str:
     return match[0]
 
 
-def front_page() -> str:
-    """Return README as the first page: without badges, which are requests to another site."""
-    readme = HERE.parent / "README.md"
-    text = LINK.sub(lambda match: within(match, readme), BADGES.sub("", readme.read_text(encoding="utf-8")))
-    return text.replace("](docs/", "](")
-
-
 def variants(match: re.Match[str]) -> str:
     """Return both variants of a picture, one for each theme."""
     dark, alt, light, width = match.groups()
@@ -78,11 +70,10 @@ def variants(match: re.Match[str]) -> str:
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
-    """Turn a page into one of the site: drop links that lead out of this folder. README is its first page."""
+    """Turn a page into one of the site: drop links that lead out of this folder."""
     page = Path(app.env.doc2path(name))
-    front = front_page() + "\n" if name == "index" else ""
     text = NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
-    source[0] = PICTURE.sub(variants, front + text)
+    source[0] = PICTURE.sub(variants, text)
 
 
 def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
