@@ -32,6 +32,7 @@ from .pages import PAGES, ROOT, Fence, fences
 
 RUN_BY = {
     "docs/testing.md": "tests/docs/test_pages.py",
+    "docs/dev/embedded-server.md": "tests/docs/test_pages.py",
     "docs/getting-started.md": "tests/docs/test_started.py",
     "docs/first-reconciler.md": "tests/docs/test_first_reconciler.py",
     # Parts that need a client are run by tests/clients/test_kubernetes.py.
