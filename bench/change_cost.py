@@ -3,6 +3,10 @@ the event handler of an informer of controller-runtime, which is left out withou
 
 `python -m bench.change_cost` runs an operator of each, as a process of its own, for the same changes
 on the same embedded server. Compare ratios: the times belong to one machine at one moment.
+
+On two shared processors with CPython 3.11, `on.change` took 0.39 ms of CPU for a change, `kopf.on.event` 1.5
+times as much, `@kopf.index` 1.7 times, and controller-runtime half of it: medians of 5 rounds of 1,000
+changes of 200 small pods.
 """
 
 from __future__ import annotations

@@ -329,8 +329,10 @@ class Cache(AnyCache):
             async for change in cache.changes('jobs', labels='app=web'):
                 print(change.cause, change.namespace, change.name)
 
-        Existing objects come first (unless `initial=False`), and in resyncs. Slow readers get `resumed`.
-        With `at_least=` they are those of a version or later: the iterator waits for it.
+        Existing objects come first (unless `initial=False`), and in resyncs. With `at_least=` they are those
+        of a version or later: the iterator waits for it. Changes of one object are joined until they are
+        read. If those of more than 1,000 objects wait, they are dropped, and `resumed` comes with all present
+        objects. The iterator does not pause with Kopf. In a daemon with `with_cache` it ends with the daemon.
         """
         request = self._access.requests.several("changes", kind, options)
         require(isinstance(initial, bool), ReadError, "cache.changes()", "initial", initial, "True or False")
@@ -345,7 +347,8 @@ class Cache(AnyCache):
             await cache.live.delete('jobs', name, namespace=namespace)
             await cache.wait_deleted('jobs', name, namespace=namespace, timeout=60)
 
-        Raises TimeoutError after `timeout` seconds, if there is one.
+        Raises TimeoutError after `timeout` seconds, if there is one. An object that is not in the cache is
+        asked for every 1 to 30 seconds.
         """
         request = self._access.requests.one("wait_deleted", kind, name, namespace, **options)
         await changes.wait_deleted(

@@ -286,11 +286,20 @@ def change(
     The causes are `entered`, `updated`, `left` (the filter does not select the object any more; it may still
     exist) and `deleted` (it does not exist any more). `old` and `new` are read-only views, None where there
     is no object; `body` is the one that is there. With `as_=` they are dicts (`dict`), or in another form of
-    reads. `cache` needs no `with_cache`. Existing objects are delivered
-    as `entered`, unless `initial=False`. With `resync=True`, each object comes again once per period of the
-    kind (`Cached(..., resync=36000)`), with the cause `resync`. The changes of one object are delivered one
-    at a time and in order; those that come meanwhile are joined. `errors`, `timeout`, `retries`, `backoff`,
-    `param` and `id` are those of Kopf's handlers.
+    reads. `cache` needs no `with_cache`. `known_by` tells how a deletion is known: see `Change`.
+
+    `labels`, `fields`, `where` and `namespace` are those of reads: an object that ceases to match has left.
+    Existing objects are delivered as `entered`, unless `initial=False`. With `resync=True`, each object comes
+    again once per period of the kind (`Cached(..., resync=36000)`), with the cause `resync`.
+
+    The changes of one object are delivered one at a time and in order; those that come meanwhile are joined.
+    Up to `settings.queueing.worker_limit` objects, or 100, are handled at the same time. Up to 100,000
+    objects that have left or were deleted wait for a call; the log counts the ones above. No handler is
+    called before all declared caches are synced or have failed, or while Kopf pauses the operator. After a
+    cache has exceeded `max_bytes`, `old` has only the metadata of objects that leave.
+
+    `errors`, `timeout`, `retries`, `backoff`, `param` and `id` are those of Kopf's handlers. There is no
+    `patch`, `memo` or `diff`, and no `kopf.subhandler`.
     """
     require_kind(kind)
     key = checked_key(kind)
