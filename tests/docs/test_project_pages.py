@@ -38,8 +38,8 @@ def test_no_link_of_the_description_needs_the_repository(source: str | None) -> 
     text = SETUP["description"](readme, source)
     assert RELATIVE.search(text) is None
     assert "[Kopf](https://kopf.readthedocs.io/)" in text
-    assert (f"[Reading]({source}/blob/HEAD/docs/reading.md)" in text) is (source is not None)
-    assert "Reading" in text
+    assert (f"[Read]({source}/blob/HEAD/docs/reading.md)" in text) is (source is not None)
+    assert "Read" in text
 
 
 def test_each_theme_of_the_site_has_its_picture() -> None:
