@@ -145,6 +145,11 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B11", ("tests/cli/test_outside.py::test_no_secret_is_read_as_a_whole",)),
     FeatureMutant("read the whole object to explain it", "cache/why.py", "accept=METADATA)", 'accept="application/json")',
                   "B11", ("tests/cache/test_why.py::test_a_field_that_nobody_can_read_is_left_to_the_server",)),
+    FeatureMutant("let admission wait until the operator is resumed", "plugin/operator.py",
+                  "        runtime = self.runtime\n        if kinds is None:\n",
+                  "        runtime = self.runtime\n        if (parts := _kopf.parts_of(self.settings)) is not None:\n"
+                  "            await parts.wait_until_resumed()\n        if kinds is None:\n",
+                  "B12", ("tests/conformance/test_paused.py::test_b12_admission_reads_the_caches_of_a_paused_operator",)),
     FeatureMutant("ignore the filter in the test kit", "testing/fake.py", "selectors.update(selectors or {})", 'selectors.update(dict.fromkeys(selectors or {}, ""))',
                   "B13", (TESTS + "b13_a_fake_cache_answers_as_the_cache_of_a_server",)),
     FeatureMutant("start a second cache without its filters", "plugin/caches.py", "        own.update(selectors or {})\n", "",

@@ -75,6 +75,7 @@ class Operator:
         files: Mapping[str, str] | None = None,
         server: str | None = None,
         asked: bool = True,
+        peering: str = "",
     ) -> None:
         self.folder = folder
         self._cluster = cluster
@@ -94,9 +95,10 @@ class Operator:
         where = (
             [part for namespace in namespaces for part in ("-n", namespace)] if "-A" not in options else []
         )
+        alone = [f"--peering={peering}"] if peering else ["--standalone"]
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "kopf", "run", str(file), "--standalone", *where, *options],
+                [sys.executable, "-m", "kopf", "run", str(file), *alone, *where, *options],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

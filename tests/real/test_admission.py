@@ -135,10 +135,10 @@ class Admission:
 
 @contextmanager
 def admitting(
-    api: Cluster, folder: Path, *, timeout: float = 5, **options: Any
+    api: Cluster, folder: Path, *, timeout: float = 5, namespace: str = "", **options: Any
 ) -> Iterator[tuple[Operator, Admission]]:
     """Run the operator, in a namespace of its own with one pod and one Secret in its caches."""
-    namespace = api.namespace()
+    namespace = namespace or api.namespace()
     create(api, namespace, pod("web-1", app="web", tier="gold"), pod("db-1", app="db"))
     api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body={"metadata": {"name": "ca"}})
     authority = trustme.CA()
