@@ -1,5 +1,5 @@
 """The tables of bench/FAULTS.md: the comparison of results; each table has every fault and every
-contender.
+contender. docs/comparison.md has figures of these tables and of bench/results.json.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ from bench.comparison import (
 )
 from bench.contenders.asking import Held
 from bench.faults import ROWS, Row
+from bench.measuring import middle
 from bench.outcomes import REPEATED, WRONG
+from bench.report import RESULTS, SIZE
+from bench.run import read_results
 from bench.staging import CONTENDERS, compared
+from bench.targets import CONTROLLER, GROUPED, INFORMER, KUBE_RS, UNRELATED, Run
 from tests.ports.script import FAULTS, FORGOTTEN
 from tests.rows import each_row
 
-from .pages import rows_of
+from .pages import DOCS, rows_of
 
 RIGHT: Held = {"web-1": ["u1", "5"], "web-2": ["u2", "6"]}
 THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
@@ -129,3 +133,63 @@ def test_the_summary_counts_the_results_of_the_tables() -> None:
         for column in columns(text, begin):
             assert len(column) == faults
             assert all(any(re.fullmatch(each, cell) for each in patterns.values()) for cell in column)
+
+
+USERS = (DOCS / "comparison.md").read_text(encoding="utf-8")
+SUMMARIES = rows_of(DOCUMENT.read_text(encoding="utf-8").partition("## Contents")[0])
+
+
+def test_the_page_of_users_has_the_summary_of_the_contents() -> None:
+    counts = {row[0]: row[1:4] for row in SUMMARIES[2:6]}
+    found = {row[0]: row[1:] for row in rows_of(USERS)}
+    assert "equal to the server" in counts
+    assert {words: found.get(words) for words in counts} == counts
+
+
+def test_the_page_of_users_has_the_outcomes_of_kopfs_own_handlers() -> None:
+    (right,) = (row[1:] for row in SUMMARIES if row[0] == "handlers right")
+    (again,) = (row[1] for row in SUMMARIES if row[0].startswith("handlers right, after"))
+    assert f"after all {right[1]} faults. Plain Kopf does after {right[0]}, and after {again} more" in USERS
+    seen = shown(DOCUMENT.read_text(encoding="utf-8"), OUTCOMES)
+    assert seen["nothing goes wrong, and a pod is deleted", "informer"] == "4 of 10 wrong"
+    assert "wrong 4 times out of 10 after a deletion" in USERS
+
+
+@each_row(
+    ("heading", "peer", "key", "scale", "said"),
+    [
+        ("## The Python", INFORMER, "per object", 1e-3, "94 KB"),
+        ("## The Python", INFORMER, "sync cpu", 1, "14.3 s"),
+        ("## The Python", INFORMER, "get", 1, "0.7 µs"),
+        ("## controller", CONTROLLER, "per object", 1e-3, "17.5 KB"),
+        ("## controller", CONTROLLER, "empty", 1e-6, "26 MB"),
+        ("## kube-rs", KUBE_RS, "per object", 1e-3, "69 KB"),
+        ("## kube-rs", "kube-rs-stripped", "per object", 1e-3, "29 KB"),
+        ("## kube-rs", KUBE_RS, "sync cpu", 1, "2.4 s"),
+        ("## kube-rs", KUBE_RS, "empty", 1e-6, "7.6 MB"),
+        ("## kube-rs", KUBE_RS, "get", 1, "0.1 µs"),
+        ("## Java", "fabric8", "per object", 1e-3, "81 KB"),
+        ("## Java", "fabric8", "sync cpu", 1, "7.6 s"),
+        ("## Java", "fabric8", "empty", 1e-6, "100 MB"),
+        ("## Java", "fabric8", "get", 1, "0.09 µs"),
+        ("## kube-rs", "cache", "per object", 1e-3, "1.4 KB"),
+        ("## kube-rs", "cache", "sync cpu", 1, "1.3 s"),
+        ("## Java", "cache", "empty", 1e-6, "57 MB"),
+    ],
+)
+def test_the_page_of_users_has_the_figures_of_the_bench(
+    heading: str, peer: str, key: str, scale: float, said: str
+) -> None:
+    results = middle(read_results(RESULTS)[1])
+    figure = Run([each for each in results if each.data == GROUPED]).get(peer, SIZE, key)
+    assert figure is not None
+    part = USERS.partition(heading)[2].partition("\n## ")[0]
+    assert said in part
+    assert float(said.split(maxsplit=1)[0]) == pytest.approx(figure * scale, rel=0.1)
+
+
+def test_the_page_of_users_has_the_figures_of_unrelated_pods() -> None:
+    results = middle(read_results(RESULTS)[1])
+    run = Run([each for each in results if each.data == UNRELATED])
+    assert f"faster: {run.get(CONTROLLER, SIZE, 'get'):.1f} µs" in USERS
+    assert f"each takes {(run.get('cache', SIZE, 'per object') or 0) / 1e3:.1f} KB" in USERS
