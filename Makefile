@@ -25,7 +25,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -130,6 +130,10 @@ test-real: $(INSTALLED)  ## Run what asks the real kube-apiserver how it behaves
 
 test-real-all: $(INSTALLED)  ## Run all tests that need the real kube-apiserver, those of the tests' own tools and of speed as well.
 	$(PY) -m pytest -rs -m 'real and not soak' $(SERVERS) --dist=loadfile $(REAL)
+
+test-deploy: dist  ## Render the chart of examples/deploy with helm for the real API server, and run the commands of its Dockerfile (needs Go; builds helm once, which takes minutes).
+	$(PY) -m tests.apiserver.helm
+	$(PY) -m pytest -rs -m real $(or $(ARGS),tests/real/test_deploy.py)
 
 $(WITH_CLIENTS): setup.cfg pyproject.toml | $(INSTALLED)
 	$(PYTHON) -m venv --without-pip $(CLIENTS)

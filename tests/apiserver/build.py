@@ -172,7 +172,7 @@ class Go:
 def _build_once(folder: Path, go: Go, module: Path) -> None:
     """Build into a folder beside the final one and rename it: what bears the name is whole, at any moment."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock")):
         if folder.exists():  # The one who held the lock before us has built it.
             return
         partial = folder.with_suffix(".partial")
@@ -180,28 +180,28 @@ def _build_once(folder: Path, go: Go, module: Path) -> None:
             partial, ignore_errors=True
         )  # Of a builder that was killed: nobody else is here, we have the lock.
         partial.mkdir()
-        _tell(
+        tell(
             f"building the Kubernetes API server {kubernetes_version(module)} for the tests, once: "
             "this takes some minutes, and downloads its sources"
         )
         for number, name in enumerate(PACKAGES, start=1):
-            _tell(f"{name} ({number} of {len(PACKAGES)}) ...")
+            tell(f"{name} ({number} of {len(PACKAGES)}) ...")
             started = time.monotonic()
             go.build(name, partial / name, module)
-            _tell(f"{name} built in {time.monotonic() - started:.0f} s")
+            tell(f"{name} built in {time.monotonic() - started:.0f} s")
         partial.rename(folder)
-        _tell(f"kept in {folder}")
+        tell(f"kept in {folder}")
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold the file's lock, which ends with its holder, however that one ends. The file stays: it is what is
     locked."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _tell("waiting for another build of the same")
+            tell("waiting for another build of the same")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -227,7 +227,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else (sys.maxsize,)
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
     print(f"tests/apiserver: {line}", file=sys.stderr, flush=True)
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,11 +86,15 @@ def entrypoint() -> list[str]:
 
 
 @contextmanager
-def deployed(cluster: EmbeddedCluster, folder: Path, *scope: str) -> Iterator[Mapping[str, str]]:
+def deployed(
+    cluster: EmbeddedCluster, folder: Path, *scope: str, program: Sequence[str] = ()
+) -> Iterator[Mapping[str, str]]:
     """Run the container of the Deployment as a process, under its account; yield the URLs of its ports.
 
-    The ports are replaced by free ones, and `-A` by the scope of a test.
+    The ports are replaced by free ones, and `-A` by the scope of a test. The program is this Python's kopf,
+    unless a test gives another one.
     """
+    kopf_itself, *words = entrypoint()
     ports = {port["name"]: free_port() for port in container()["ports"]}
     arguments = [
         word.replace("0.0.0.0:8080", f"127.0.0.1:{ports['healthz']}")
@@ -116,7 +120,7 @@ def deployed(cluster: EmbeddedCluster, folder: Path, *scope: str) -> Iterator[Ma
     }
     with (folder / "log").open("w") as log:
         running = subprocess.Popen(
-            [sys.executable, "-m", *entrypoint(), *arguments],
+            [*(program or [sys.executable, "-m", kopf_itself]), *words, *arguments],
             cwd=folder,
             env=environment,
             stdout=log,
