@@ -1,4 +1,4 @@
-"""Run on each node, and cache its own Node and its own Volumes only."""
+"""Run on each node, and cache only its own Node, its pods and its Volumes."""
 
 import os
 
@@ -14,6 +14,7 @@ def configure(settings: kopf.OperatorSettings, **_):
     mine = selectcache.Selector("example.com/driver=disk", fields={"spec.node": NODE})
     select = selectcache.settings_of(settings).selectors
     select["v1/nodes"] = selectcache.Selector(names=[NODE])
+    select["v1/pods"] = selectcache.Selector(fields={"spec.nodeName": NODE})
     select["example.com/v1/volumes"] = mine
     # Kopf has its own watch for the handlers. These lines narrow it to the filter of the cache.
     settings.watching.label_selectors["example.com", "v1", "volumes"] = str(mine.labels)
@@ -27,5 +28,5 @@ def attach(cache: selectcache.SyncCache, name, type, logger, **_):
     if node["spec"].get("unschedulable"):
         logger.info(f"{name} waits: {NODE} is being emptied")
     else:
-        volumes = len(cache.list_cached("volumes.example.com"))
-        logger.info(f"{name} is attached; {NODE} has {volumes} volumes")
+        volumes, pods = (len(cache.list_cached(kind)) for kind in ("volumes.example.com", "pods"))
+        logger.info(f"{name} is attached; on {NODE}: {volumes} volumes, {pods} pods")

@@ -199,20 +199,22 @@ def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_le
     assert {name: cluster.request("GET", f"{secrets}/{name}") for name in before} == before
 
 
-def test_03_an_agent_holds_its_own_node_and_volumes(cluster: Cluster, start: Start) -> None:
+def test_03_an_agent_caches_its_own_node_pods_and_volumes(cluster: Cluster, start: Start) -> None:
     namespace = cluster.namespace()
-    node = load(cluster, "03-node-agent", "node.yaml")["Node node01"]
-    volumes = load(cluster, "03-node-agent", "sample.yaml", namespace)
+    objects = load(cluster, "03-node-agent", "node.yaml", namespace)
+    objects |= load(cluster, "03-node-agent", "sample.yaml", namespace)
+
+    def touch(number: int) -> None:
+        cluster.request(
+            "PATCH", objects["Volume disk-1"], body={"metadata": {"annotations": {"touched": str(number)}}}
+        )
+
     operator = start("03-node-agent", namespace, {"NODE_NAME": "node01"})
-    said(operator, "disk-1 is attached; node01 has 1 volumes")
-    cluster.request("PATCH", node, body={"spec": {"unschedulable": True}})
-    said(
-        operator,
-        "disk-1 waits: node01 is being emptied",
-        touch=lambda number: cluster.request(
-            "PATCH", volumes["Volume disk-1"], body={"metadata": {"annotations": {"touched": str(number)}}}
-        ),
-    )
+    said(operator, "disk-1 is attached; on node01: 1 volumes, 1 pods", touch=touch)
+    cluster.request("DELETE", objects["Pod here"], query={"gracePeriodSeconds": 0})
+    said(operator, "disk-1 is attached; on node01: 1 volumes, 0 pods", touch=touch)
+    cluster.request("PATCH", objects["Node node01"], body={"spec": {"unschedulable": True}})
+    said(operator, "disk-1 waits: node01 is being emptied", touch=touch)
     assert "disk-2" not in operator.log
     assert "tape-1" not in operator.log
 
