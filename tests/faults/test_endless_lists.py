@@ -60,7 +60,7 @@ ATTACKS: dict[str, tuple[Attack, int, str]] = {
     ),
 }
 """Each with the most requests that it may get in a minute, and a part of what the cache says of it."""
-SOME = ["two tokens in turn", "pages without objects"]
+SOME = ["two tokens in turn", "pages without objects", "one new object in each page"]
 """One attack of each kind."""
 
 LONGEST = 3_000
