@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import kopf
@@ -11,7 +14,7 @@ from kopf_selectcache import EVERYTHING, Selector, _kopf
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.plugin.feed import BROKEN, REMOVED
+from kopf_selectcache.plugin.feed import BROKEN, REMOVED, _named
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,
     Decisions,
@@ -86,6 +89,26 @@ def decide_again(later: SecondWatch) -> Callable[[], None]:
     return work
 
 
+def wait_for_an_index() -> None:
+    """Log that all handlers wait for a kind that is indexed, and cannot be listed."""
+
+    async def work() -> None:
+        logged = asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            asyncio.get_running_loop().call_soon(logged.set)
+
+        registry = kopf.OperatorRegistry()
+        kopf.index("pods", registry=registry)(lambda **_: None)
+        informer = Fed()
+        informer.environment, informer.message = SimpleNamespace(sleep=sleep), ""  # type: ignore[attr-defined]
+        operator = SimpleNamespace(registry=registry, fed=SimpleNamespace(awaited=Counter()))
+        async with _named(cast("Any", operator), cast("Any", informer), as_watched(PODS)):
+            await logged.wait()
+
+    asyncio.run(work())
+
+
 def off(settings: kopf.OperatorSettings) -> None:
     settings_of(settings).one_watch = False
 
@@ -115,6 +138,7 @@ RECORDS: dict[str, Callable[[], None]] = {
     "a daemon, and a filter by two namespaces": decide(kopf.daemon, Selector(namespaces=["a", "b"])),
     "handlers are not known": decide(None),
     "one_watch is off": decide(configure=off),
+    "an indexed kind that is not synced": wait_for_an_index,
     "a kind that is declared later": decide_again(DECLARED_LATER),
     "a kind whose cache is removed": decide_again(REMOVED),
     "a feed that failed": decide_again(BROKEN),
