@@ -96,7 +96,7 @@ def is_taken(run: Run, assets: Path, cluster: Cluster, folder: Path, rendered: s
     assert [line for line in lines if not line.endswith("(server dry run)")] == []
 
 
-def test_the_server_takes_what_kustomize_renders(
+def test_the_server_accepts_the_objects_of_kustomize(
     run: Run, assets: Path, real_api: Cluster, tmp_path: Path
 ) -> None:
     overlay = tmp_path / "overlay"
@@ -114,7 +114,7 @@ def test_the_server_takes_what_kustomize_renders(
 
 
 @pytest.mark.aside
-def test_the_server_takes_what_helm_renders(
+def test_the_server_accepts_the_objects_of_helm(
     run: Run, assets: Path, helm: Path, real_api: Cluster, tmp_path: Path
 ) -> None:
     run(helm, "lint", "--strict", str(CHART))
@@ -158,7 +158,7 @@ def interpreter() -> Path:
 
 
 @pytest.mark.aside
-def test_the_operator_works_in_what_the_commands_of_the_dockerfile_make(
+def test_the_operator_works_in_the_environment_of_the_dockerfile(
     cluster: EmbeddedCluster, tmp_path: Path, run: Run
 ) -> None:
     wheels = list((ROOT / "dist").glob("*.whl"))
