@@ -37,6 +37,7 @@ from bench.targets import (
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results.json", HERE / "RESULTS.md"
 PERFORMANCE, README = HERE.parent / "docs/performance.md", HERE.parent / "README.md"
+NOTES = HERE / "NOTES.md"
 BLOCK = re.compile(r"(<!-- bench: ([a-z-]+) -->\n).*?(<!-- bench ends -->)", re.DOTALL)
 
 
@@ -95,21 +96,19 @@ def draw(results: Sequence[Result], file: Path) -> list[str]:
 
 SIZE = 20_000
 """The number of objects whose figures other pages have, or else the smallest that was measured."""
-COLUMNS = (OURS, RAW, CONTROLLER, KUBE_RS, INFORMER)
-HEADS = {OURS: "this cache, first; last", RAW: "`storage='raw'`", INFORMER: "Python's informer"}
+COLUMNS = (OURS, CONTROLLER, INFORMER)
+HEADS = {OURS: "this cache", INFORMER: "Python's informer"}
 FIGURES = (
-    ("memory an object, above the empty process", "per object", 1e-3, "KB"),
-    ("peak while syncing, above the empty process", "peak", 1e-6, "MB"),
+    ("memory per object", "per object", 1e-3, "KB"),
+    ("peak while syncing", "peak", 1e-6, "MB"),
     ("CPU to sync", "sync cpu", 1, "s"),
     ("received", "received", 1e-6, "MB"),
     ("`get`", "get", 1, "µs"),
-    ("`get`, a struct of three fields", "get typed", 1, "µs"),
     ("`get`, read-only", "get view", 1, "µs"),
-    ("list of one in fifty by label, looked at one by one", "label", 1e-3, "ms"),
+    ("list one in fifty by label", "label", 1e-3, "ms"),
     ("the same, read-only", "label view", 1e-3, "ms"),
-    ("the same, names alone", "label keys", 1e-3, "ms"),
-    ("CPU of an event, as fast as the server writes", "event cpu", 1, "µs"),
-    ("from write to read, in 99 of 100 cases", "lag p99", 1, "ms"),
+    ("CPU per event", "event cpu", 1, "µs"),
+    ("from write to read, 99th percentile", "lag p99", 1, "ms"),
 )
 
 
@@ -129,17 +128,17 @@ def _cell(run: Run, name: str, size: int, key: str, scale: float, unit: str) -> 
     figure, base = run.get(name, size, key), run.get(OURS, size, key)
     if figure is None or base is None:
         return ""
-    shown = f"{number(figure * scale)} {unit}"
     if name != OURS:
+        shown = f"{number(figure * scale)} {unit}"
         return f"{shown} ({number(figure / base)}x)" if base > 0 else shown
-    again = run.get(AGAIN, size, key)
-    return shown if again is None else f"{shown}; {number(again * scale)} {unit}"
+    measured = sorted({figure, run.get(AGAIN, size, key) or figure})
+    return f"{' to '.join(dict.fromkeys(number(each * scale) for each in measured))} {unit}"
 
 
 def missed(results: Sequence[Result], _: str) -> str:
     """Return the number of targets that are met, and a table of those that are missed, with all figures."""
     met, judgements = counted(results)
-    link = "[all](../bench/RESULTS.md)"
+    link = "[all](RESULTS.md)"
     told = f"{met} of {judgements} targets are met, each with each set and number of pods; {link}."
     lines = [line for line in judged(results, TARGETS, markdown=True).splitlines() if "missed" in line]
     rows = [["missed", "of", "allowed", "measured"]]
@@ -152,8 +151,16 @@ def missed(results: Sequence[Result], _: str) -> str:
 
 def others(results: Sequence[Result], data: str) -> str:
     """Return what is measured with other numbers of objects, as a list."""
-    run = Run([result for result in results if result.data == data])
-    return "\n".join(f"- {line}" for line in _other_lines(run) if line)
+    return _listed(_other_lines(Run([result for result in results if result.data == data])))
+
+
+def sizes(results: Sequence[Result], data: str) -> str:
+    """Return when handlers run and how well they run, with other numbers of objects, as a list."""
+    return _listed(_lines_of_sizes(Run([result for result in results if result.data == data])))
+
+
+def _listed(lines: Iterator[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _other_lines(run: Run) -> Iterator[str]:
@@ -173,27 +180,30 @@ def _other_lines(run: Run) -> Iterator[str]:
             "CPU of an event of 1,000 pods, from a synthetic server that sends as fast as it can: "
             f"{', '.join(bursts)}."
         )
+
+
+def _lines_of_sizes(run: Run) -> Iterator[str]:
     for size in (4_000, 8_000):
         took, theirs = run.get(OURS, size, "sync"), run.get(INDEX, size, "sync")
         least = run.get(INDEX, size, AT_LEAST)
         if took is not None and (theirs is not None or least is not None):
             known = f"{number(theirs)} s" if theirs is not None else f"more than {number(least or 0)} s"
-            yield f"Until handlers run, with {size:,} pods: {number(took)} s; with `@kopf.index` {known}."
+            yield f"With {size:,} pods, handlers run after {number(took)} s. With `@kopf.index`: {known}."
     late = [
-        f"{peer} {number(added)} ms"
-        for peer in (OURS, INDEX)
+        f"{number(added)} ms with {words}"
+        for peer, words in ((OURS, "this cache"), (INDEX, "`@kopf.index`"))
         if (added := run.get(peer, 1_000, "added p99")) is not None
     ]
     if late:
         yield (
-            "How much later the event loop wakes in one of a hundred cases, while 2,000 pods a second"
-            f" change: {', '.join(late)}."
+            "While 2,000 pods change per second, your event loop is delayed by"
+            f" {', and by '.join(late)} (99th percentile)."
         )
     if (held := run.get(OURS, 1_000_000, "memory")) is not None:
         cpu, get = run.get(OURS, 1_000_000, "sync cpu"), run.get(OURS, 1_000_000, "get")
         yield (
-            f"A million pods: {number(held / 2**30)} GiB, {number(held / 1e6)} bytes each;"
-            f" {number(cpu or 0)} s of CPU to sync; {number(get or 0)} µs for a `get`."
+            f"A million pods take {number(held / 2**30)} GiB, {number(cpu or 0)} s of CPU to sync, and"
+            f" {number(get or 0)} µs for a `get`."
         )
 
 
@@ -239,6 +249,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[Result], str], str]] = {
     "figures": figures,
     "missed": missed,
     "others": others,
+    "sizes": sizes,
     "compared": compared,
 }
 
@@ -248,7 +259,7 @@ def filled(text: str, results: Sequence[Result]) -> str:
 
     >>> print(filled('<!-- bench: missed -->\nold\n<!-- bench ends -->', []))
     <!-- bench: missed -->
-    0 of 0 targets are met, each with each set and number of pods; [all](../bench/RESULTS.md).
+    0 of 0 targets are met, each with each set and number of pods; [all](RESULTS.md).
     <!-- bench ends -->
     """
 
@@ -271,6 +282,7 @@ def pages(file: Path = RESULTS) -> dict[Path, str]:
     pictures = [f"{PAGE.stem}-{name}.svg" for name in dict.fromkeys(result.data for result in results)]
     return {
         PAGE: page(described_run(about), results, left_out, pictures),
+        NOTES: filled(NOTES.read_text(encoding="utf-8"), results),
         PERFORMANCE: filled(PERFORMANCE.read_text(encoding="utf-8"), results),
         README: filled(README.read_text(encoding="utf-8"), results),
     }

@@ -14,7 +14,7 @@ PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
     *sorted(DOCS.rglob("*.md")),
     *sorted(ROOT.glob("examples/*/README.md")),
-    *(ROOT / f"bench/{name}.md" for name in ("FAULTS", "RESULTS")),
+    *(ROOT / f"bench/{name}.md" for name in ("FAULTS", "NOTES", "RESULTS")),
     *(ROOT / f"tests/{name}.md" for name in ("FEATURES", "GUARANTEES")),
 ]
 

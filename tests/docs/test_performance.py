@@ -146,11 +146,11 @@ def test_an_operator_takes_the_memory_that_the_example_says() -> None:
         for each in results
         if (each["peer"], each["objects"]) == ("cache", 20_000) and "memory" in each["figures"]
     }
-    said = [1e6 * int(each) for each in re.findall(r"(\d+) MB", line_of("For example, a cache of 20,000"))]
+    said = [1e6 * int(each) for each in re.findall(r"(\d+) MB", line_of("- **Memory.** Replicas"))]
     shown = [found["grouped"]["memory"], found["unrelated"]["memory"], found["grouped"]["empty"]]
     assert said == pytest.approx(shown, rel=0.1)
 
 
 def test_a_connection_takes_the_buffer_that_is_documented() -> None:
-    assert "each takes 0.25 MB with TLS" in line_of("| connections |")
+    assert "0.25 MB with TLS" in line_of("- **Each watch**")
     assert SSLProtocol.max_size == 256 * 1024
