@@ -78,7 +78,8 @@ class AnyCache(Reads):
 
             cache.remember(api.create_namespaced_config_map(namespace, config))
 
-        An object that the filter does not select is not shown, one of a kind without a cache is ignored.
+        An object that the filter does not select is not shown, one of a kind without a cache is ignored. A
+        cache remembers up to 10,000 own writes that the watch has not reported, or 64 MiB of them.
         """
         own_writes.remember(self._runtime, "cache.remember()", obj)
 
