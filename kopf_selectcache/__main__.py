@@ -44,20 +44,22 @@ def parser_of_commands() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(
         prog="selectcache",
-        description="Check a Kopf operator's caches before you deploy it.",
+        details="Check a Kopf operator's caches before you deploy it.",
         examples=[*(command.EXAMPLES[0] for command in COMMANDS), COMPLETION],
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
     parser.set_defaults(parser=parser, command=parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in COMMANDS:
+        details = f"{command.HELP}\n\n{command.DETAILS}"
         added = commands.add_parser(
-            command.NAME, help=command.HELP, description=command.HELP, examples=command.EXAMPLES
+            command.NAME, help=command.HELP, details=details, examples=command.EXAMPLES
         )
         command.add_arguments(added)
         added.set_defaults(run=command.run, command=added)
     help_ = "Print a script with which bash or zsh completes commands and options."
-    added = commands.add_parser("completion", help=help_, description=help_, examples=[COMPLETION])
+    details = f"{help_}\n\nAdd the line below to `~/.bashrc` or `~/.zshrc`."
+    added = commands.add_parser("completion", help=help_, details=details, examples=[COMPLETION])
     added.add_argument("shell", choices=["bash", "zsh"])
     added.set_defaults(run=_complete, command=added)
     return parser

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> Group:
         action="append",
         default=[],
         metavar="KIND",
-        help="also allow handlers to fetch this kind, if the code hides it in a variable (repeatable)",
+        help="a kind that handlers fetch, if the code hides it (repeatable)",
     )
     return group
 

@@ -31,6 +31,15 @@ HELP = (
     "Label the objects that your resources own but the filters leave out. Only shows what would change, until"
     " you add --apply."
 )
+DETAILS = """\
+It adds the labels that the filter asks for and an owned object lacks. Without --apply, the server checks
+each patch in a dry run. Both need permission to `get` and `patch` the kind.
+
+It never changes the value of a label. It leaves an object, and says why, if the filter also needs a field,
+a name or a namespace, or if several labels would do.
+
+The exit code is 1 if objects are left or a patch fails, and 2 if a kind can't be listed.
+"""
 EXAMPLES = (
     "selectcache adopt app.py",
     "selectcache adopt app.py -n shop -o json",

@@ -54,6 +54,19 @@ from .output import PROBLEM, CommandResult, Progress, width_of
 
 NAME = "check"
 HELP = "Show what each cache would hold, missing permissions, and kinds that Kopf watches unfiltered."
+DETAILS = """\
+Bytes are estimated from a sample of what the cache would store. `?` means that you can't read them.
+
+`!` marks a problem with its remedy: a missing permission or peering, a kind that isn't served, a field that
+can't be selected by, a handler of changes without a kind, a call without `await`, or a wrong path in
+`keep=` or `index=`. The exit code is 1.
+
+`*` marks what may be a mistake: a second or unfiltered watch by Kopf, a filter that selects nothing, an
+absent namespace, objects that keep Kopf's finalizer, a path or an index that finds nothing, a `fetch` of an
+unknown kind, or no cache at all.
+
+`-o wide` also shows watches, memory, handlers, and where values come from.
+"""
 EXAMPLES = (
     "selectcache check app.py",
     "selectcache check app.py -n shop --account operators/web -o json",
@@ -65,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
     _rights.add_arguments(parser)
     group = output.add_arguments(parser, "wide")
-    operator_loader.add_account(group, "look at its permissions, and not at your own")
+    operator_loader.add_account(group, "check its permissions, not yours")
 
 
 async def run(arguments: argparse.Namespace) -> CommandResult:

@@ -26,6 +26,14 @@ from .output import PROBLEM, CommandError, CommandResult, Progress
 
 NAME = "finalizers"
 HELP = "Remove a finalizer from objects. Only shows what would change, until you add --yes."
+DETAILS = """\
+Use it if an object can't be deleted because no operator removes its finalizer. All Kopf operators share
+one, so look first whether another one has to clean up. Stop a reconciler with this finalizer: it would put
+it back.
+
+You need permission to `get` and `patch` the kind, and to `list` it with --all. The exit code is 1 if an
+object doesn't exist or can't be changed.
+"""
 EXAMPLES = (
     "selectcache finalizers remove webapp.example.com/web -n shop",
     "selectcache finalizers remove webapps.example.com web-1 web-2 -n shop --yes",
@@ -43,17 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="OBJECT",
-        help="KIND NAME..., or KIND/NAME or KIND/NAMESPACE/NAME each; with --all only KIND",
+        help="KIND NAME..., KIND/NAME or KIND/NAMESPACE/NAME, or only KIND with --all",
     )
     group.add_argument(
-        "-n", "--namespace", metavar="NAMESPACE", help=f"their namespace (default: {DEFAULT}; of --all: all)"
+        "-n",
+        "--namespace",
+        metavar="NAMESPACE",
+        help=f"their namespace (default: {DEFAULT}, or all with --all)",
     )
     group.add_argument("--all", action="store_true", help="all objects of the kind with the finalizer")
     group.add_argument(
         "--finalizer",
         metavar="FINALIZER",
         default=kopf.OperatorSettings().persistence.finalizer,
-        help="default: %(default)s, which Kopf adds",
+        help="the finalizer to remove (default: %(default)s)",
     )
     group.add_argument("--yes", action="store_true", help="remove it, instead of showing what would change")
     _cluster.add_arguments(parser)

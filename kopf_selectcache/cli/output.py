@@ -137,9 +137,14 @@ class Group(Protocol):
 class Parser(argparse.ArgumentParser):
     """A parser whose mistakes are a CommandError, with the word that was probably meant."""
 
-    def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
+    def __init__(self, *, details: str = "", examples: Sequence[str] = (), **options: Any) -> None:
+        self.paragraphs = [" ".join(each.split()) for each in details.split("\n\n")]
+        """The description."""
+        self.examples = examples
+        description = "\n\n".join(textwrap.fill(each, USUAL_COLUMNS - 2) for each in self.paragraphs)
         epilog = "\n  ".join(["Examples:", *examples]) if examples else None
-        super().__init__(**options, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter)
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(**options, description=description, epilog=epilog, formatter_class=formatter)
 
     def options(self) -> list[str]:
         """Return the options, such as `--output`."""

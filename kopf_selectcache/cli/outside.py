@@ -31,6 +31,12 @@ from .output import PROBLEM, UNKNOWN, CommandError, CommandResult
 
 NAME = "outside"
 HELP = "List objects that your resources own or refer to, but the filters leave out."
+DETAILS = """\
+Your resources are all objects in the caches, and of the kinds that the operator handles. They refer to
+others by fields such as `secretName`, or by `kind` and `name`. Only the metadata of Secrets is read.
+
+The exit code is 1 if there are such objects, and 2 if a kind can't be listed.
+"""
 EXAMPLES = (
     "selectcache outside app.py",
     "selectcache outside app.py -n shop -o json",

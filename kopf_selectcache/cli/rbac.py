@@ -21,6 +21,14 @@ from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "rbac"
 HELP = "Print the roles an operator needs, or compare them with what it has."
+DETAILS = """\
+The roles are for the caches, for Kopf, and for requests of handlers whose kind the code writes out: in a
+constant, an f-string, a dict, or an object that a read returns. A note names each other call. Requests by
+other clients aren't included.
+
+With --check, the exit code is 1 if a permission is missing. Roles in a file only count where they are
+bound.
+"""
 EXAMPLES = (
     "selectcache rbac app.py --account operators/web > rbac.yaml",
     "selectcache rbac app.py -A --check --account operators/web",
@@ -36,12 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="MANIFESTS",
-        help="list what is missing and what is too much: in a file of manifests, or in the cluster",
+        help="list what is missing and too much in the cluster, or in this file",
     )
     group = output.add_arguments(parser)
-    operator_loader.add_account(
-        group, "bind the roles to it (default: default/ and the name of the file), or compare its permissions"
-    )
+    operator_loader.add_account(group, "bind the roles to it (default: default/FILE), or compare with it")
 
 
 async def run(arguments: argparse.Namespace) -> CommandResult:

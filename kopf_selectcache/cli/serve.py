@@ -31,6 +31,10 @@ if TYPE_CHECKING:  # It needs the extra.
 
 NAME = "serve"
 HELP = "Run a local API server for demos and tests: in memory, no controllers except garbage collection."
+DETAILS = """\
+It runs until Ctrl-C, and needs the extra `testing`. After a restart it has another certificate and no
+objects, so restart operators, too.
+"""
 EXAMPLES = (
     "selectcache serve --kubeconfig demo.kubeconfig",
     "selectcache serve --kubeconfig demo.kubeconfig --load manifests/ -v",
@@ -44,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="write the admin's kubeconfig there once the server is ready, and remove it at the end",
+        help="write the admin's kubeconfig there, and remove it at the end",
     )
     group.add_argument("--port", type=_port, default=0, help="the port on 127.0.0.1 (default: a free one)")
     group.add_argument(
@@ -53,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="create the objects of this YAML or JSON file, or of a folder of them (repeatable)",
+        help="create the objects of this file or folder first (repeatable)",
     )
     group.add_argument(
         "--no-garbage-collection",
         dest="garbage_collection",
         action="store_false",
-        help="keep objects whose owners do not exist, such as manifests exported from a cluster",
+        help="keep objects whose owners do not exist",
     )
     out.add_arguments(parser, of_lines=True).add_argument(
         "-v",

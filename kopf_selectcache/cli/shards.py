@@ -38,6 +38,13 @@ from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "shards"
 HELP = "Show which replica of a sharded operator handles which namespaces."
+DETAILS = """\
+It reads the ConfigMap and the Leases of the replicas. A replica is `alive`, `leaving`, `late` (its Lease
+has expired), `left`, or `unreadable` (its Lease was edited). `!` marks ranges that no replica handles, and
+the exit code is 1.
+
+You need permission to list Leases and namespaces, and to get and list ConfigMaps.
+"""
 EXAMPLES = (
     "selectcache shards app.py",
     "selectcache shards --name webapps -n operators -o json",

@@ -29,6 +29,12 @@ from .shards import fleets_in
 
 NAME = "why"
 HELP = "Explain why an object is in the cache, or isn't."
+DETAILS = """\
+Name the object as for kubectl: `pod/web-1`, `pod web-1`, or `pods/shop/web-1` with its namespace. `-n` is
+the namespace of the object and of the operator.
+
+The exit code is 0 if a cache would include the object, 1 if not, and 2 if the server doesn't answer.
+"""
 EXAMPLES = (
     "selectcache why app.py pod/db-1 -n shop",
     "selectcache why app.py pods/shop/db-1 -o json",
@@ -39,7 +45,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
     group = output.add_arguments(parser)
-    operator_loader.add_account(group, "look at its permissions, and not at your own")
+    operator_loader.add_account(group, "check its permissions, not yours")
     parser.usage = "%(prog)s [options] FILE... KIND/NAME | KIND/NAMESPACE/NAME | KIND NAME"
 
 

@@ -8,26 +8,56 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kopf_selectcache.__main__ import COMMANDS
-from kopf_selectcache.cli.output import Parser
+from kopf_selectcache.__main__ import parser_of_commands
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.cli.conftest import Command, pod
+from tests.docs.commands import OUTPUTS, PAGE, commands_of, write
+from tests.docs.pages import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "commands.md").read_text()
-EXAMPLES = DOCS.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
-def shown(language: str, after: str = "") -> str:
-    """Return what the first fence of this language has, behind that text."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE[PAGE.index(after) :], re.DOTALL)
-    assert found is not None
-    return found[1]
+OPERATOR = """
+import kopf
+import kopf_selectcache as selectcache
+
+@kopf.on.startup()
+def configure(settings, **_):
+    select = settings.selectcache.selectors
+    select['v1/pods'] = 'app=web'
+    select['v1/secrets'] = selectcache.Selector(names=['ca', 'tls'], namespaces=['infra'])
+"""
+OF_WEBAPPS = """
+import kopf
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.selectcache.selectors['v1/pods'] = 'app=web'
+
+@kopf.on.create('example.com', 'v1', 'webapps')
+def create(**_): ...
+"""
+
+
+def test_the_page_is_generated_from_the_help_of_the_commands() -> None:
+    """After a change of a help text, `python -m tests.docs.commands` writes the page anew."""
+    assert PAGE.read_text() == write()
+
+
+def test_each_command_is_on_the_page_with_each_of_its_options() -> None:
+    _, *sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    common = next(each for each in sections if each.startswith("Common options"))
+    for name, command in commands_of(parser_of_commands()).items():
+        own = next(each for each in sections if each.startswith(f"`{name}`"))
+        of_groups = re.findall(r"^.*, for (.*):\n\n((?:- .*\n)+)", common, re.MULTILINE)
+        groups = [options for names, options in of_groups if f"`{name}`" in names]
+        listed = set(re.findall(r"`(-[\w-]+)`", "".join([own, *groups])))
+        assert {*command.options()} - {"-h", "--help", "-o", "--output"} <= listed, name
 
 
 @pytest.fixture
 def shop(cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """The cluster that the page was written in front of."""
+    """The cluster of the outputs on the page."""
     cluster.namespace("infra")
     cluster.create(
         *(pod(f"web-{number}", "web") for number in range(2)),
@@ -39,10 +69,10 @@ def shop(cluster: EmbeddedCluster) -> EmbeddedCluster:
 
 @pytest.mark.usefixtures("shop")
 def test_check(command: Command) -> None:
-    said = command("check", "", source=shown("python"))
+    said = command("check", "", source=OPERATOR)
     assert (said.code, said.errors) == (0, "")
     # The order of labels and the length of an uid, or of a version, make a difference of some bytes.
-    assert bytes_out(said.output) == bytes_out(shown("text", "check app.py"))
+    assert bytes_out(said.output) == bytes_out(OUTPUTS["check"])
 
 
 def bytes_out(output: str) -> str:
@@ -51,37 +81,31 @@ def bytes_out(output: str) -> str:
 
 @pytest.mark.usefixtures("shop")
 def test_why(command: Command) -> None:
-    said = command("why", "", "pod/sql-0", source=shown("python"))
-    assert (said.code, said.output) == (1, shown("text", "why app.py pod/sql-0"))
+    said = command("why", "", "pod/sql-0", source=OPERATOR)
+    assert (said.code, said.output) == (1, OUTPUTS["why"])
 
 
-def test_all_options_are_on_the_page() -> None:
-    listed: dict[str, set[str]] = {}
-    for row in re.findall(r"^\| (`-.*?) \| ([a-z, ]+) \|", PAGE, re.MULTILINE):
-        for command in row[1].split(", "):
-            listed.setdefault(command, set()).update(re.findall(r"`(-[\w-]+)`", row[0]))
-    for command in COMMANDS:
-        parser = Parser()
-        command.add_arguments(parser)
-        assert listed.get(command.NAME, set()) == {*parser.options()} - {"-h", "--help"}, command.NAME
-
-
-@pytest.mark.usefixtures("shop")
-def test_rbac(command: Command) -> None:
-    said = command("rbac", "", "-A", "--standalone", "--account", "operators/web", source=shown("python"))
-    assert said.output == shown("yaml")
+def test_adopt(command: Command, cluster: EmbeddedCluster) -> None:
+    cluster.apply(EXAMPLES / "webapps.yaml")
+    identity = {"apiVersion": "example.com/v1", "kind": "WebApp"}
+    (made,) = cluster.create({**identity, "metadata": {"name": "shop", "namespace": "default"}})
+    owner = {**identity, "name": "shop", "uid": made["metadata"]["uid"]}
+    metadata = {"name": "web-2", "namespace": "default", "ownerReferences": [owner]}
+    cluster.create({**pod("web-2", "web"), "metadata": metadata})
+    said = command("adopt", "", source=OF_WEBAPPS)
+    assert (said.code, said.output) == (0, OUTPUTS["adopt"])
 
 
 @pytest.mark.usefixtures("registry")
 def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
-    objects = list(yaml.safe_load_all(shown("yaml")))
-    objects[1]["rules"][0]["verbs"].append("delete")
-    objects[3]["rules"][0]["resourceNames"].remove("tls")
+    printed = command("rbac", "", "-A", "--standalone", source=OPERATOR).output
+    objects = [each for each in yaml.safe_load_all(printed) if each is not None]
+    roles = {each["kind"]: each for each in objects}
+    roles["ClusterRole"]["rules"][0]["verbs"].append("delete")
+    roles["Role"]["rules"][0]["resourceNames"].remove("tls")
     (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
-    said = command(
-        "rbac", "", "-A", "--standalone", "--check", str(tmp_path / "rbac.yaml"), source=shown("python")
-    )
-    assert (said.code, said.output) == (1, shown("text", "--check rbac.yaml"))
+    said = command("rbac", "", "-A", "--standalone", "--check", str(tmp_path / "rbac.yaml"), source=OPERATOR)
+    assert (said.code, said.output) == (1, OUTPUTS["rbac"])
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,8 @@ def both(command: Command, name: str, *arguments: str) -> tuple[str, dict[str, A
     data = parsed(documents[0])
     assert data == yaml.safe_load(documents[1].output)
     documented = PAGE.read_text().partition("## Output")[2]
-    fields = next(
-        line for line in documented.splitlines() if line.startswith(f"| `{name}` | ") and "`" in line[12:]
-    )
+    rows = {row.split("`")[1]: row for row in documented.splitlines() if row.startswith("| `")}
+    fields = rows[name] + (rows["outside"] if "those of `outside`" in rows[name] else "")
     inner: dict[str, Any] = next((each[0] for each in data.values() if isinstance(each, list) and each), {})
     of_rules = {"apiGroups", "resources", "verbs", "metadata"}
     for field in {*data, *inner} - of_rules:

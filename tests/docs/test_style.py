@@ -42,7 +42,7 @@ REFERENCE = {
     "reads": 2_200,
     "settings": 2_000,
     "errors": 2_500,
-    "commands": 1_100,
+    "commands": 1_300,
     "metrics": 600,
     "api": 350,
     "limitations": 1_200,
