@@ -15,14 +15,12 @@ FEATURES = "tests/conformance/test_features.py::test_"
 # ruff: noqa: E501
 HEAD = """# Features
 
-The features of controller-runtime and client-go, and those that their users have asked for, with ours beside them. `python -m tests.docs.features`
-writes this page from `tests/features.toml`.
+Each row compares a feature of controller-runtime and client-go, or one that their users ask for, with ours. `python -m tests.docs.features` writes this page from `tests/features.toml`.
 
-- *works*: a test runs on the embedded and on the real API server, and fails with the code taken out. A *seeded bug* takes it out: `make mutants`
-  shows that the test catches it.
-- *partly*: a part is missing, as the row says. *planned*: not implemented yet. *declined*: we decided against it, for the reason given.
+- *works*: a test runs on the embedded and on the real API server. A *seeded bug* takes the feature out, and `make mutants` shows that the test catches it.
+- *partly*: the row says what is missing. *planned*: not implemented yet. *declined*: we decided against it, for the reason given.
 
-Tests are in `tests/`; those without a file are in `tests/conformance/test_features.py`. The tests of `conformance` run on both servers.
+Tests are in `tests/`; those without a file are in `tests/conformance/test_features.py`.
 """
 COLUMNS = ("", "The reference", "Ours", "State", "Tests", "Seeded bugs")
 
