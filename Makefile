@@ -25,7 +25,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs pictures test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -227,6 +227,9 @@ $(WITH_SPHINX): setup.cfg pyproject.toml | $(INSTALLED)
 docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.html; a link that leads nowhere is an error.
 	$(SITE)/bin/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
 	@echo build/docs/index.html
+
+pictures: $(INSTALLED)  ## Draw the pictures of README.md and docs/ anew, for light and dark pages.
+	$(PY) -m bench.illustrations
 
 field-labels:  ## Generate the table of field labels anew from Kubernetes' own code (needs Go).
 	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/selection/_field_table.py.new

@@ -103,7 +103,9 @@ class Page(NamedTuple):
 
     @property
     def words(self) -> int:
-        return sum(any(map(str.isalnum, each)) for each in self.text.split())
+        """Return their number without those of pictures, which few readers read."""
+        text = re.sub(r"<picture>.*?</picture>", "", self.text)
+        return sum(any(map(str.isalnum, each)) for each in text.split())
 
     @property
     def prose(self) -> str:
