@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import tracemalloc
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -149,8 +148,3 @@ def test_an_operator_takes_the_memory_that_the_example_says() -> None:
     said = [1e6 * int(each) for each in re.findall(r"(\d+) MB", line_of("- **Memory.** Replicas"))]
     shown = [found["grouped"]["memory"], found["unrelated"]["memory"], found["grouped"]["empty"]]
     assert said == pytest.approx(shown, rel=0.1)
-
-
-def test_a_connection_takes_the_buffer_that_is_documented() -> None:
-    assert "0.25 MB with TLS" in line_of("- **Each watch**")
-    assert SSLProtocol.max_size == 256 * 1024
