@@ -35,6 +35,7 @@ from bench.report import RESULTS, SIZE
 from bench.run import read_results
 from bench.staging import CONTENDERS, compared
 from bench.targets import CONTROLLER, GROUPED, INFORMER, KUBE_RS, UNRELATED, Run
+from bench.whole_operator import TABLE as WHOLE
 from tests.ports.script import FAULTS, FORGOTTEN
 from tests.rows import each_row
 
@@ -193,3 +194,11 @@ def test_the_page_of_users_has_the_figures_of_unrelated_pods() -> None:
     run = Run([each for each in results if each.data == UNRELATED])
     assert f"faster: {run.get(CONTROLLER, SIZE, 'get'):.1f} µs" in USERS
     assert f"each takes {(run.get('cache', SIZE, 'per object') or 0) / 1e3:.1f} KB" in USERS
+
+
+def test_the_page_of_users_has_the_cpu_of_whole_operators() -> None:
+    rows = rows_of(section(DOCUMENT.read_text(encoding="utf-8"), WHOLE))
+    of_events = [row for row in rows if row[:2] == ["@kopf.on.event", "20,000"]]
+    cpu = {row[2]: f"{float(row[5].split(maxsplit=1)[0]):.1f} s" for row in of_events}
+    assert f"{cpu['controller-runtime']} of CPU until all handlers have run" in USERS
+    assert f"this cache it's {cpu['one watch']}, and with plain Kopf {cpu['plain Kopf']}" in USERS
