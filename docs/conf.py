@@ -23,8 +23,9 @@ PICTURE = re.compile(
 )
 
 NEVER_MADE = {
-    f"kopf_selectcache.{name}" for name in ("Cache", "Explanation", "Verdict", "Witness", "Audit", "BodyView")
+    f"kopf_selectcache.{name}" for name in ("Cache", "Change", "Objects", "SelectCacheSettings", "SyncCache")
 }
+"""Classes that users do not construct, with all of `kopf_selectcache.types`."""
 
 project = "kopf_selectcache"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -35,7 +36,7 @@ myst_html_meta = {
 default_role = "code"
 autodoc_default_options = {
     "members": True,
-    "inherited-members": "tuple,Enum",
+    "inherited-members": "tuple,Enum,str,dict,Mapping,MutableMapping",
     # For use within the package.
     "exclude-members": "at, box, branches, contradiction_in, failed, unknown, with_defaults",
 }
@@ -95,10 +96,11 @@ def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines:
 
 
 def without_insides(
-    _: Sphinx, __: str, name: str, ____: object, _____: object, signature: str | None, ______: str | None
+    _: Sphinx, what: str, name: str, ____: object, _____: object, signature: str | None, ______: str | None
 ) -> tuple[str | None, None]:
     """Show no signature of classes that users do not construct."""
-    return ("" if name in NEVER_MADE else signature), None
+    is_made = name not in NEVER_MADE and not (what == "class" and name.startswith("kopf_selectcache.types."))
+    return (signature if is_made else ""), None
 
 
 def setup(app: Sphinx) -> None:

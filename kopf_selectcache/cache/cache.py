@@ -62,6 +62,9 @@ class AnyCache(Reads):
         departed: str | None = None,
         waits: ThreadWaits | None = None,
     ) -> None:
+        # `own` is the body that the handler was called with: reads show that object at least as new.
+        # `deleted` is True if it was called with a deletion. `departed` is the uid of an object that may be
+        # gone although it is cached. `waits` are those of the handler's threads, so that they can be ended.
         self._runtime = runtime
         self._access = Access(
             runtime, own, (waits if waits is not None else ThreadWaits()).run, deleted=deleted
@@ -157,10 +160,6 @@ class AnyCache(Reads):
 class Cache(AnyCache):
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those that are
     awaited, on the operator's loop.
-
-    `own` is the body that the handler was called with: reads show that object at least as new. `deleted` is
-    True if it was called with a deletion. `departed` is the uid of an object that may be gone although it is
-    cached. `waits` are the waits of the handler's threads, so that they can be ended.
     """
 
     _prefix = ""

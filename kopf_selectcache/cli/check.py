@@ -58,7 +58,7 @@ DETAILS = """\
 Bytes are estimated from a sample of what the cache would store. `?` means that you can't read them.
 
 `!` marks a problem with its remedy: a missing permission or peering, a kind that isn't served, a field that
-can't be selected by, a handler of changes without a kind, a call without `await`, or a wrong path in
+can't be selected by, a handler of an unknown kind, a call without `await`, or a wrong path in
 `keep=` or `index=`. The exit code is 1.
 
 `*` marks what may be a mistake: a second or unfiltered watch by Kopf, a filter that selects nothing, an

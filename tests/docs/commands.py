@@ -30,8 +30,8 @@ With `selectcache` you check an operator's caches before you deploy it, find out
 the roles it needs, and run it with a local API server. If scripts aren't on your path, write
 `python -P -m kopf_selectcache`.
 
-`check`, `why`, `outside`, `adopt`, `rbac` and `shards` load your operator as `kopf run` does. They call its startup
-and cleanup handlers, and no others. Only `adopt --apply` and `finalizers remove --yes` change the cluster.
+`check`, `why`, `outside`, `adopt`, `rbac` and `shards` load your operator as `kopf run` does. They call its startup,
+login and cleanup handlers, and no others. Only `adopt --apply` and `finalizers remove --yes` change the cluster.
 """
 
 OUTPUTS = {
