@@ -4,13 +4,16 @@ import kopf
 
 import kopf_selectcache as selectcache
 
+OURS = "webapp"
+ROUTES = selectcache.Key("routes", namespace="front")
+
 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
     select = selectcache.settings_of(settings).selectors
     select["example.com/v1/webapps"] = selectcache.EVERYTHING
-    select["apps/v1/deployments"] = "webapp"  # Those that have this label.
-    select["v1/configmaps"] = selectcache.Selector(names=["routes"], namespaces=["front"])
+    select["apps/v1/deployments"] = OURS  # The Deployments with this label.
+    select["v1/configmaps"] = selectcache.Selector(names=[ROUTES.name], namespaces=[ROUTES.namespace])
 
 
 def all_webapps(_, cache: selectcache.SyncCache):
@@ -37,9 +40,9 @@ async def reconcile(cache: selectcache.Cache, body, name, namespace, spec, delet
 
 
 async def write_route(cache: selectcache.Cache, namespace, name, host):
-    key, routes = f"{namespace}.{name}", cache.get("configmaps", "routes", namespace="front")
+    key, routes = f"{namespace}.{name}", cache.get("configmaps", ROUTES)
     if routes.get("data", {}).get(key) != host:
-        await cache.live.patch("configmaps", "routes", {"data": {key: host}}, namespace="front")
+        await cache.live.patch("configmaps", ROUTES, {"data": {key: host}})
 
 
 def image_of(deployment):
@@ -47,7 +50,7 @@ def image_of(deployment):
 
 
 def make_deployment(name, namespace, spec):
-    labels = {"webapp": name}
+    labels = {OURS: name}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": spec["image"]}]}}
     return {
         "apiVersion": "apps/v1",
