@@ -25,10 +25,12 @@ WITH_SPHINX := $(SITE)/.installed
 # Chromium comes as an npm package: no other download is needed.
 LOOK := .venv/look
 WITH_CHROMIUM := $(LOOK)/.installed
+RELEASE := .venv/release-$(notdir $(VENV))
+WITH_RELEASE := $(RELEASE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs look pictures test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-deploy test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs look pictures test-oldest servers field-labels merge-types dist try-dist release-check clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -256,6 +258,23 @@ dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
 	rm -rf dist
 	$(PY) -m build --quiet
 	@ls dist
+
+$(WITH_RELEASE): setup.cfg pyproject.toml | $(INSTALLED)
+	$(PYTHON) -m venv --without-pip $(RELEASE)
+	$(call INSTALL,$(RELEASE)) $$($(PY) -c 'import configparser as c; p = c.ConfigParser(); p.read("setup.cfg"); print(p["options.extras_require"]["release"])')
+	touch $@
+
+# Their versions are in the SBOM: an environment with the wheel, and what it needs to run.
+release-check: dist $(WITH_RELEASE)  ## Inspect the wheel and the sdist, use them and README on each CPython >= 3.11, compare versions, and write build/sbom.json. Uploads nothing.
+	$(PY) -m tests.release.versions
+	$(RELEASE)/bin/twine --no-color check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents dist/*.whl
+	$(RELEASE)/bin/check-manifest
+	.ci/try-dist $(PY) $$(tests/pythons)
+	$(PYTHON) -m venv --clear --without-pip build/runtime
+	$(call INSTALL,build/runtime) dist/*.whl
+	$(RELEASE)/bin/cyclonedx-py environment --output-reproducible --output-file build/sbom.json build/runtime/bin/python
+	@echo build/sbom.json
 
 try-dist: dist  ## Install the wheel and the sdist into fresh environments, and use them there.
 	.ci/try-dist $(PY)
