@@ -3,15 +3,18 @@ told to."""
 
 import io
 import os
+import re
 import runpy
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from bench.illustrations import recording
 from tests.conftest import without_server
 
 ROOT = Path(__file__).parent.parent
@@ -97,6 +100,13 @@ def test_the_demo_shows_the_promised_output_and_ends_by_itself(tmp_path: Path) -
         at = shown.find(text, at)
         assert at >= 0, f"{text!r} is missing, or not in its place, in:\n{shown}"
     assert_nothing_is_left(tmp_path)
+    played = without_figures(recording.shown())
+    assert played - without_figures(shown.splitlines()) == set(), "python -m bench.illustrations.recording"
+
+
+def without_figures(lines: Iterable[str]) -> set[str]:
+    """Return them without what another size or run changes."""
+    return {" ".join(re.sub(r"\d[\d.,:]*", "#", line).split()) for line in lines}
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "some", "1000001"])

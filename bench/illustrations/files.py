@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench.illustrations import figures, scenes
+from bench.illustrations import figures, recording, scenes
 from bench.illustrations.canvas import Canvas
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,6 +17,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = {
     "left-or-deleted": scenes.left_or_deleted,
     "memory": figures.memory,
     "replicas": figures.replicas,
+    "demo": recording.demo,
 }
 
 

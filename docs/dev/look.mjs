@@ -32,7 +32,7 @@ const cutOff = () => {
     inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
   const whole = document.documentElement.getBoundingClientRect();
   const boxes = [...document.querySelectorAll("rect")].map((each) => each.getBoundingClientRect());
-  return [...document.querySelectorAll("text")]
+  return [...document.querySelectorAll("text:not([clip-path] *)")]
     .filter((text) => {
       const place = text.getBoundingClientRect();
       const [x, y] = [place.left + 1, place.top + place.height / 2];
