@@ -11,6 +11,7 @@ from html import escape
 from typing import Literal, TypeAlias
 
 from bench.measuring import Result
+from bench.roster import AGAIN, PEERS
 
 WIDTH, HEIGHT = 460, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 34, 34, 40
@@ -33,9 +34,29 @@ COLOURS = (
     "#7b4173",
     "#000000",
     "#aec7e8",
+    "#ff9896",
 )
+"""One for each peer, in the order of the roster. The last one is for our cache, when it is measured again."""
 GRID = "#dddddd"
 PANELS = (("memory", "memory above the empty process, MB", 1e-6), ("sync", "time to sync, s", 1.0))
+
+STYLE = (
+    ".page{fill:#fff}text{fill:#1f2328}@media(prefers-color-scheme:dark){.page{fill:#0d1117}text{fill:#f0f6fc}"
+    + "".join(
+        f"[stroke='{light}']{{stroke:{dark}}}[fill='{light}']{{fill:{dark}}}"
+        for light, dark in {
+            GRID: "#30363d",
+            "#393b79": "#9c9ede",
+            "#637939": "#b5cf6b",
+            "#843c39": "#e7969c",
+            "#7b4173": "#de9ed6",
+            "#8c564b": "#c49c94",
+            "#000000": "#ffffff",
+        }.items()
+    )
+    + "}"
+)
+"""Colours that a dark page needs, beside those that are seen on both."""
 
 Point: TypeAlias = tuple[float, float]
 Points: TypeAlias = Sequence[Point]
@@ -83,7 +104,8 @@ class Drawing:
 def drawing(results: Sequence[Result]) -> Drawing:
     """Return the picture. A peer has a point for each number of objects that it has stored."""
     names = list(dict.fromkeys(result.peer for result in results))
-    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
+    known = list(dict.fromkeys([*(peer.name for peer in PEERS), AGAIN, *names]))
+    colours = {name: COLOURS[known.index(name) % len(COLOURS)] for name in names}
     shapes: list[Shape] = []
     for index, (key, words, scale) in enumerate(PANELS):
         lines = {
@@ -92,7 +114,7 @@ def drawing(results: Sequence[Result]) -> Drawing:
                 for result in results
                 if result.peer == name and result.figures.get(key, 0) > 0
             )
-            for name in names
+            for name in reversed(names)  # Ours is the first one, and above the others.
         }
         shapes += _panel(words, lines, colours, left=index * WIDTH)
     for index, name in enumerate(names):
@@ -127,8 +149,8 @@ def _panel(
 def svg(drawn: Drawing) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width}" height="{drawn.height}" viewBox="0 0'
-        f' {drawn.width} {drawn.height}" font-family="sans-serif" font-size="{FONT}"><rect width="100%"'
-        f' height="100%" fill="white"/>{"".join(map(_element, drawn.shapes))}</svg>\n'
+        f' {drawn.width} {drawn.height}" font-family="sans-serif" font-size="{FONT}"><style>{STYLE}</style>'
+        f'<rect class="page" width="100%" height="100%"/>{"".join(map(_element, drawn.shapes))}</svg>\n'
     )
 
 
