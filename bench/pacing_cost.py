@@ -2,8 +2,8 @@
 an event, at several numbers of events a second, over TLS.
 
 `python -m bench.pacing_cost` runs a cache as a process of its own for each measurement, with and without
-the delay by turns, and prints a table; `--write` puts it into decision 0032. The times belong to one machine;
-compare the two columns of a row.
+the delay by turns, and prints a table; `--write` puts it into bench/NOTES.md. The times belong to one
+machine; compare the two columns of a row.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -29,7 +30,6 @@ from kopf._cogs.structs.credentials import Vault
 from bench.checkout import SERVED
 from bench.data import VERSION, encoded
 from bench.datasets import DEFAULT, dataset
-from bench.report import BLOCK
 from bench.synthetic import Synthetic
 from kopf_selectcache import EVERYTHING
 from kopf_selectcache.client.reading import BATCH_SECONDS
@@ -44,8 +44,9 @@ RATES = (100, 300, 1000, 5000)
 PODS = 100
 SECONDS = 5.0
 TURNS = 3
-PAGE = Path(__file__).parents[1] / "docs/dev/decisions" / "0032-the-cost-of-an-event.md"
-BLOCK_NAME = "pacing"
+PAGE = Path(__file__).parent / "NOTES.md"
+BLOCK = re.compile(r"(?<=<!-- pacing -->\n).*?(?=<!-- pacing ends -->)", re.DOTALL)
+"""The table in the page. Those of `bench.report` have other marks."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +160,7 @@ def table(found: dict[int, tuple[list[Run], list[Run]]]) -> str:
 def write(text: str, file: Path = PAGE) -> None:
     """Put the table into the page."""
     page = file.read_text(encoding="utf-8")
-    file.write_text(
-        BLOCK.sub(
-            lambda found: f"{found[1]}{text}\n{found[3]}" if found[2] == BLOCK_NAME else found[0], page
-        ),
-        encoding="utf-8",
-    )
+    file.write_text(BLOCK.sub(lambda _: f"{text}\n", page), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rates", type=int, nargs="+", default=RATES, help="events a second")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one measurement")
     parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--write", action="store_true", help="put the table into decision 0032")
+    parser.add_argument("--write", action="store_true", help="put the table into bench/NOTES.md")
     parser.add_argument("--follow", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.follow:

@@ -37,7 +37,7 @@ def texts() -> Iterator[tuple[str, str]]:
     for folder in ("kopf_selectcache", "tests", "examples", "bench", "docs"):
         for path in sorted((ROOT / folder).rglob("*")):
             name = str(path.relative_to(ROOT))
-            if path.suffix in (".py", ".md") and name not in HISTORY and "decisions" not in path.parts:
+            if path.suffix in (".py", ".md") and name not in HISTORY:
                 yield name, path.read_text()
     yield "README.md", (ROOT / "README.md").read_text()
 

@@ -1,7 +1,7 @@
 """Correlator: decides for each occurrence if its Event is created, patched, or suppressed.
 
 Pure: times are handed in, nothing waits here, and the caller serialises calls. The numbers and options are
-those of client-go (tools/record). The differences are listed in docs/dev/decisions/0027-events.md.
+those of client-go (tools/record). The differences are listed in docs/dev/decisions.md, 0027.
 
 1. Occurrences that differ in their message only are *similar*. From the tenth distinct message on, with at
    most ten minutes between two of them, they become one Event, the *aggregate*.

@@ -1,6 +1,6 @@
 """Mistakes: small changes of the rules, each against one of their sentences. The exploration must find each.
 
-The first ones are what went wrong for others (docs/dev/decisions/0040); the last ones are ours."""
+The first ones are what went wrong for others (docs/dev/decisions.md, 0040); the last ones are ours."""
 
 # ruff: noqa: E501
 
@@ -32,7 +32,7 @@ class Mistake(NamedTuple):
     """It occurs once."""
     after: str
     seen_at: str = ""
-    """Where it happened to others."""
+    """Where it happened to others, and what went wrong there."""
     also: tuple[str, str] = ("", "")
     """Another text of the module, and what replaces it."""
 
@@ -64,7 +64,7 @@ MISTAKES = (
         machine,
         "if lease is None or not lease.holder or lease.follows != nonce or lease.is_leaving:",
         "if lease is None or lease.is_leaving:",
-        "argo-cd#29476, knative/pkg#3384",
+        "argo-cd#29476, knative/pkg#3384: ranges had no owner for hours, and all was healthy",
     ),
     Mistake(
         "don't replay the keys of a range that was handed over",
@@ -74,7 +74,7 @@ MISTAKES = (
         "                        self.effects.append(StartRange(hold.range, hold.term))\n",
         "                        if hold.term.epoch == 1:\n"
         "                            self.effects.append(StartRange(hold.range, hold.term))\n",
-        "knative/pkg#2473, #1835: keys skipped, never queued again",
+        "knative/pkg#2473, #1835: keys that came without a leader were never queued again",
     ),
     Mistake(
         "start before the caches have what the last owner wrote",
@@ -96,7 +96,7 @@ MISTAKES = (
         "            if hold.stage is Stage.DRAINING:\n"
         "                return state.options.timing.write\n"
         "            return max(0.0, deadline_of(state) - at) if is_acting else 0.0",
-        "cilium#42920: a shutdown that ran past the renew deadline",
+        "cilium#42920: a shutdown ran past the deadline of its renewal: two leaders",
     ),
     Mistake(
         "make the assignment anew under the same nonce",
@@ -105,7 +105,7 @@ MISTAKES = (
         machine,
         'nonce = f"{options.nonce}-{state.life}-{number}"',
         'nonce = "same"',
-        "golem#3834: a wiped record minted an old epoch again",
+        "golem#3834: a wiped record handed out an old epoch again",
     ),
     Mistake(
         "fence by the range alone",
@@ -114,7 +114,7 @@ MISTAKES = (
         replica,
         "is_acting = hold.term == term and hold.stage in (Stage.ACTING, Stage.DRAINING)",
         "is_acting = hold.stage in (Stage.ACTING, Stage.DRAINING)",
-        "multicluster-runtime#172: a path that bypassed ownership",
+        "multicluster-runtime#172: one path of writes bypassed ownership",
     ),
     Mistake(
         "take the Drained of an earlier term for this one",
@@ -123,7 +123,7 @@ MISTAKES = (
         knowledge,
         "if (hold.range, hold.term, hold.stage) == (range_, term, Stage.DRAINING)",
         "if hold.range == range_",
-        "Akka.NET#8146, #8147: a late acknowledgement of an old owner",
+        "Akka.NET#8146, #8147: a late acknowledgement of an old owner counted",
     ),
     Mistake(
         "judge the age of a Lease by the time written in it",
@@ -132,7 +132,7 @@ MISTAKES = (
         knowledge,
         "self._note(Other(read, self.now, has_renewed=True, last=read.lease or known.last))",
         "self._note(Other(read, read.lease.written if read.lease else self.now, has_renewed=True, last=read.lease or known.last))",
-        "talon#165: expiry by another's clock",
+        "talon#165: a Lease was judged by another's clock",
     ),
     Mistake(
         "read no answer to a free as no",
@@ -142,7 +142,7 @@ MISTAKES = (
         "                state.wants_read, state.swap_after = True, self.now + self.timing.retry\n",
         "                state.wants_read, state.swap_after = True, self.now + self.timing.retry\n"
         "                state.holds = tuple(replace(each, stage=Stage.ACTING) for each in state.holds)\n",
-        "mitos#930: three answers, not two",
+        "mitos#930: no answer was taken for no",
     ),
     Mistake(
         "measure a renewal from its answer",
@@ -151,7 +151,7 @@ MISTAKES = (
         knowledge,
         "state.renewed_at = max(state.renewed_at, request.sent_at)",
         "state.renewed_at = self.now",
-        "k/k#23731: windows measured after the call",
+        "k/k#23731: a window was measured from the answer, not from the request",
     ),
     Mistake(
         "prepare all ranges at once",
@@ -160,7 +160,7 @@ MISTAKES = (
         machine,
         "                    warming += not is_free\n",
         "",
-        "timebertt#672, rancher#53097, akka#26012: everything is reshuffled",
+        "timebertt#672, rancher#53097, akka#26012: each roll moved everything",
     ),
     Mistake(
         "believe the watch about who is dead",

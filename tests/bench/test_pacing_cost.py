@@ -33,4 +33,4 @@ def test_the_page_has_a_table_of_all_numbers_of_events(tmp_path: Path) -> None:
     for rate in RATES:
         assert f"\n| {rate:,} |" in page.read_text(encoding="utf-8")
     write("no table", page)
-    assert "<!-- bench: pacing -->\nno table\n<!-- bench ends -->" in page.read_text(encoding="utf-8")
+    assert "<!-- pacing -->\nno table\n<!-- pacing ends -->" in page.read_text(encoding="utf-8")

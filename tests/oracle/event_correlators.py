@@ -252,7 +252,7 @@ def stored() -> dict[str, list[tuple[Script, list[Outcome]]]]:
 
 
 DIFFERENCES: dict[str, Script] = {}
-"""A script for each known difference; docs/dev/decisions/0027-events.md lists them."""
+"""A script for each known difference; docs/dev/decisions.md lists them under 0027."""
 
 
 def _script(name: str, *given: dict[str, Any], **options: Any) -> None:

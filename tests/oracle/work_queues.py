@@ -119,7 +119,7 @@ def stored() -> list[tuple[Script, Answer]]:
 
 
 DIFFERENCES: dict[str, Script] = {}
-"""One script for each known difference; docs/dev/decisions/0025-the-work-queue.md lists them."""
+"""One script for each known difference; docs/dev/decisions.md lists them under 0025."""
 
 
 def _script(name: str, queue: str, ops: list[tuple[float, str, float]], runs: dict[str, float]) -> None:

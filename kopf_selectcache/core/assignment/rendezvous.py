@@ -66,7 +66,7 @@ def range_of_key(namespace: str | None, name: str, by: str, ranges: int = RANGES
     """Return the range of an object, where replicas divide the work by `namespace` or by `object`.
 
     Objects of one namespace stay together, or each has a range of its own. A name keeps its range when
-    the object is deleted and created again (docs/dev/decisions/0041).
+    the object is deleted and created again (docs/dev/decisions.md, 0041).
 
     >>> range_of_key("shop", "web", "namespace") == range_of_key("shop", "db", "namespace")
     True

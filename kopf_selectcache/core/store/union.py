@@ -6,7 +6,7 @@ Theory of operation
 The filter of a kind is the OR of several streams, its *substores*. Each substore has a *view*: the records
 that this stream claims, by the rules of `core.store.store`. Streams that could hold the same key are a
 *group*. Streams of a group are not equally fast, so one rule says what readers see of a key
-(docs/dev/decisions/0037):
+(docs/dev/decisions.md, 0037):
 
 1. Readers see the newest claim. It never gets older, so a claim that is older than the visible record is not
    shown.
