@@ -118,8 +118,12 @@ def test_the_server_accepts_the_objects_of_helm(
     run: Run, assets: Path, helm: Path, real_api: Cluster, tmp_path: Path
 ) -> None:
     run(helm, "lint", "--strict", str(CHART))
-    rendered = run(helm, "template", "counting", str(CHART), "--namespace=operators-helm", "--set=replicas=3")
+    options = ["--namespace=operators-helm", "--set=replicas=3", "--set=scope={-n,shop}"]
+    rendered = run(helm, "template", "counting", str(CHART), *options)
     assert "my-" not in rendered
+    deployment = by_name(rendered)["Deployment", "counting"]["spec"]
+    assert deployment["replicas"] == 3
+    assert deployment["template"]["spec"]["containers"][0]["args"][:2] == ["-n", "shop"]
     is_taken(run, assets, real_api, tmp_path, rendered, "operators-helm")
 
 
