@@ -111,7 +111,7 @@ class Canvas:
 
     def svg(self, *, dark: bool) -> str:
         """Return it as an SVG, which is shown at 440 pixels where nobody asks for another width."""
-        shown = 440 / WIDTH
+        shown = 440 / WIDTH if self.width == WIDTH else 1
         elements = "\n".join(f"  {each}" for each in self._elements)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}"'

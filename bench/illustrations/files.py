@@ -18,6 +18,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = {
     "memory": figures.memory,
     "replicas": figures.replicas,
     "demo": recording.demo,
+    "dev/data-flow": scenes.data_flow,
 }
 
 

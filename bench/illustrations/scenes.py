@@ -174,3 +174,77 @@ def left_or_deleted() -> Canvas:
         drawn.text(x + 14, 399, head, kind="call")
         drawn.text(x + 14, 421, told)
     return drawn
+
+
+def data_flow() -> Canvas:
+    """The architecture, for contributors: wider than a phone."""
+    drawn = Canvas(
+        "An event comes through a stream into the table of its group. The table is part of the state of a"
+        " cache, which reads, change handlers, reconcilers and Kopf's handlers use. An operator's own writes"
+        " enter the table, too.",
+        560,
+        width=700,
+        style="    .file { font-size: 12.5px; fill: $muted }\n",
+    )
+
+    def part(x: float, y: float, width: float, kind: str, head: str, *lines: str, files: str) -> None:
+        drawn.box(x, y, width, 63 + 20 * len(lines) - 7, kind)
+        drawn.text(x + 14, y + 25, head, kind="head")
+        drawn.text(x + 14, y + 46, *lines, kind="note")
+        drawn.text(x + 14, y + 46 + 20 * len(lines), files, kind="code file")
+
+    drawn.box(10, 10, 465, 46)
+    drawn.text(24, 38, "API server", kind="head")
+    drawn.arrow((120, 56), (120, 96))
+    drawn.text(134, 80, "list and watch, one selector each", kind="note")
+    part(
+        10,
+        96,
+        465,
+        "box",
+        "Stream",
+        "follows one selector, and knows the version it has reached",
+        files="informer/reflector.py  core/protocol/machine.py",
+    )
+    drawn.arrow((120, 172), (120, 220))
+    drawn.text(134, 201, "events and lists, as records", kind="note")
+    part(
+        10,
+        220,
+        465,
+        "pod",
+        "Group: one table for streams that overlap",
+        "a row for each object, with the claim of each stream;",
+        "the rule decides which claim readers see",
+        files="core/store/union.py  core/store/claims.py",
+    )
+    drawn.arrow((120, 316), (120, 363))
+    drawn.text(134, 344, "differences, and the next generation", kind="note")
+    part(
+        10,
+        363,
+        465,
+        "pod",
+        "Cache: the state of one kind",
+        "one immutable value; a filter change swaps groups in one step",
+        files="informer/state.py  informer/swap.py",
+    )
+    drawn.line((120, 439), (120, 470))
+    for x in (120, 345, 577):
+        drawn.arrow((120, 470), (x, 470), (x, 494))
+    part(10, 494, 200, "box", "Reads", files="cache/")
+    part(230, 494, 230, "box", "Changes, reconcilers", files="reactions/  plugin/")
+    part(480, 494, 210, "box", "Kopf's handlers", files="plugin/feed.py")
+    part(
+        520,
+        220,
+        170,
+        "left",
+        "Own writes",
+        "the answer is a claim,",
+        "which readers see",
+        files="cache/live.py",
+    )
+    drawn.arrow((520, 268), (475, 268), kind="own", tip="owntip")
+    drawn.arrow((605, 220), (605, 33), (475, 33), kind="own", tip="owntip")
+    return drawn
