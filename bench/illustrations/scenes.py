@@ -181,7 +181,7 @@ def data_flow() -> Canvas:
     drawn = Canvas(
         "An event comes through a stream into the table of its group. The table is part of the state of a"
         " cache, which reads, change handlers, reconcilers and Kopf's handlers use. An operator's own writes"
-        " enter the table, too.",
+        " are laid over reads.",
         560,
         width=700,
         style="    .file { font-size: 12.5px; fill: $muted }\n",
@@ -214,7 +214,7 @@ def data_flow() -> Canvas:
         465,
         "pod",
         "Group: one table for streams that overlap",
-        "a row for each object, with the claim of each stream;",
+        "the state of each object that each stream claims;",
         "the rule decides which claim readers see",
         files="core/store/union.py  core/store/claims.py",
     )
@@ -241,10 +241,10 @@ def data_flow() -> Canvas:
         170,
         "left",
         "Own writes",
-        "the answer is a claim,",
-        "which readers see",
+        "reads show them until",
+        "a watch brings them",
         files="cache/live.py",
     )
-    drawn.arrow((520, 268), (475, 268), kind="own", tip="owntip")
+    drawn.arrow((605, 316), (605, 401), (475, 401), kind="own", tip="owntip")
     drawn.arrow((605, 220), (605, 33), (475, 33), kind="own", tip="owntip")
     return drawn

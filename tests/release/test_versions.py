@@ -1,4 +1,4 @@
-"""What `make release-check` says about versions. The rest of it runs on a built package."""
+"""The versions that `make release-check` compares. The rest of it runs on a built package."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_they_agree(version: str, newest: str, tags: list[str]) -> None:
         ("0.2.0.dev0", "## Unreleased\n\nTo become 0.2.0.", ["v0.2.0"], "the tag of this commit is v0.2.0"),
     ],
 )
-def test_each_disagreement_is_told(version: str, newest: str, tags: list[str], error: str) -> None:
+def test_each_disagreement_is_an_error(version: str, newest: str, tags: list[str], error: str) -> None:
     (found,) = told(version, newest, *tags)
     assert error in found
 
 
-def test_files_of_another_version_are_told() -> None:
+def test_files_of_another_version_are_errors() -> None:
     found = told("0.2.0", "## 0.2.0\n\nMuch is new.", built="0.2.0.dev0")
     assert [each.split()[-1] for each in found] == [
         "kopf_selectcache-0.2.0-py3-none-any.whl",
