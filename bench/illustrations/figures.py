@@ -28,12 +28,13 @@ def memory() -> Canvas:
     sizes = {(peer, data): run.get(peer, SIZE, "per object") for peer in COPIES for data, run in runs.items()}
     scale = LONGEST / max(size for size in sizes.values() if size is not None)
     drawn = Canvas(
-        f"Memory per pod in caches of {SIZE:,} pods, most of which are replicas; and if no two are alike: "
-        + "; ".join(
-            f"{NAMES.get(peer, HEADS.get(peer, peer))} {_shown(sizes[peer, GROUPED])},"
-            f" {_shown(sizes[peer, UNRELATED])}"
+        f"Memory per pod in caches of {SIZE:,} pods, if most are replicas, and if no two are alike. It is "
+        + ", ".join(
+            f"{_shown(sizes[peer, GROUPED])} and {_shown(sizes[peer, UNRELATED])} with"
+            f" {NAMES.get(peer, HEADS.get(peer, peer))}"
             for peer in COPIES
-        ),
+        )
+        + ".",
         66 + 76 * len(COPIES),
         style="    .ours { fill: $blue; stroke: $blue; stroke-width: 1.5 }\n"
         "    .other { fill: $edge; stroke: $edge; stroke-width: 1.5 }\n",
