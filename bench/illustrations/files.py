@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -22,17 +23,31 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = {
 }
 
 
+ROOT = DOCS.parent
+PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("dev/*.md")))
+PLACE = re.compile(r'(<img alt=")[^"]+(" src="(?:[^"]+/)?([a-z-]+)\.svg")')
+"""A picture on a page, which says in words what is seen."""
+
+
 def files() -> Iterator[tuple[Path, str]]:
-    """Yield each file with its text."""
+    """Yield each file of a picture with its text."""
     for name, draw in PICTURES.items():
         drawn = draw()
         yield DOCS / f"{name}.svg", drawn.svg(dark=False)
         yield DOCS / f"{name}-dark.svg", drawn.svg(dark=True)
 
 
+def pages() -> Iterator[tuple[Path, str]]:
+    """Yield each page with the words of its pictures."""
+    words = {Path(name).name: draw().title for name, draw in PICTURES.items()}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        yield page, PLACE.sub(lambda found: f"{found[1]}{words[found[3]]}{found[2]}", text)
+
+
 def written() -> Iterator[Path]:
-    """Write the files, and yield those that changed."""
-    for file, text in files():
+    """Write the files and the words on the pages, and yield those that changed."""
+    for file, text in (*files(), *pages()):
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             yield file

@@ -9,8 +9,8 @@ EDGE = WIDTH - 10  # Nothing is drawn beyond it.
 
 def overview() -> Canvas:
     drawn = Canvas(
-        "The API server sends web-1 and web-2 to the cache and keeps db-1. A get of db-1 raises"
-        " OutsideFilter; a fetch asks the server.",
+        "The API server sends the pods with app=web to the cache in your operator, and db-1 is left behind."
+        " Handlers read from memory. A get of db-1 raises OutsideFilter, and a fetch asks the server.",
         436,
     )
     drawn.box(10, 10, 380, 88)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.illustrations.files import PICTURES, files
+from bench.illustrations.files import PICTURES, files, pages
 
 from .pages import DOCS
 
@@ -20,8 +20,8 @@ PLACED = [
 ]
 
 
-def test_each_picture_is_as_it_is_drawn() -> None:
-    stale = [file.name for file, text in files() if file.read_text(encoding="utf-8") != text]
+def test_each_picture_is_as_it_is_drawn_and_described() -> None:
+    stale = [file.name for file, text in (*files(), *pages()) if file.read_text(encoding="utf-8") != text]
     assert stale == [], "make pictures writes them"
 
 
