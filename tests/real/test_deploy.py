@@ -118,7 +118,7 @@ def test_the_server_accepts_the_objects_of_helm(
     run: Run, assets: Path, helm: Path, real_api: Cluster, tmp_path: Path
 ) -> None:
     run(helm, "lint", "--strict", str(CHART))
-    options = ["--namespace=operators-helm", "--set=replicas=3", "--set=scope={-n,shop}"]
+    options = ["--namespace=operators-helm", "--set=replicas=3", "--set=options={-n,shop}"]
     rendered = run(helm, "template", "counting", str(CHART), *options)
     assert "my-" not in rendered
     deployment = by_name(rendered)["Deployment", "counting"]["spec"]

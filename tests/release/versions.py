@@ -1,6 +1,6 @@
 """Says whether the version, the tag and the changelog agree: `python -m tests.release.versions`.
 
-A missing tag is only told: it is set last.
+A missing tag is no disagreement: it is set last.
 """
 
 from __future__ import annotations
