@@ -1,6 +1,6 @@
-"""Observe the jobs of runs: log why a job failed, whether its run was retried, and if a job was deleted.
+"""Log why a job failed, whether another job retries it, and which job was deleted before it ended.
 
-It sends one request for each job that departs before it has ended, and no other.
+The only requests: one for each job that leaves the cache before it has ended.
 """
 
 import kopf
@@ -35,10 +35,10 @@ def observe(cache: selectcache.SyncCache, name, namespace, labels, status, type,
         logger.info(f"run {run}: failed for good")
 
 
-# Called also for jobs that were deleted while no watch was open.
+# This also runs for jobs that were deleted while no watch was open.
 @selectcache.on.change("jobs", entered=False, updated=False)
 async def depart(cache: selectcache.Cache, name, namespace, uid, labels, status, logger, **_):
     has_ended = status.get("completionTime") or status.get("failed")
-    # Without the label it departs as well: only the server can tell that it is deleted.
+    # A job that loses the label leaves the cache, too: only the server knows whether it was deleted.
     if not has_ended and await cache.is_deleted("jobs", name, namespace=namespace, uid=uid):
         logger.info(f"run {labels[RUN]}: {name} was deleted before it ended")

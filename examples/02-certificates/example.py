@@ -11,16 +11,16 @@ MANAGED = {"example.com/managed-by": "issuer"}
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, memo, **_):
     select = selectcache.settings_of(settings).selectors
-    # Their existence is enough: no private key is stored.
+    # The handler only needs to know that they exist, so no private key is stored.
     select["v1/secrets"] = selectcache.Cached(MANAGED, drop=["data"])
-    memo.authority = trustme.CA()  # For this example only: a real one outlives the operator.
+    memo.authority = trustme.CA()  # For this example only. A real authority outlives the operator.
 
 
 @kopf.on.create("example.com", "v1", "certificates")
 @kopf.on.update("example.com", "v1", "certificates")
 @selectcache.with_cache
 async def issue(cache: selectcache.Cache, spec, namespace, patch, memo, **_):
-    # The cache has our own Secrets: no certificate is made for one that is there.
+    # The cache contains our own Secrets: don't issue a second certificate for one that exists.
     if not cache.list_cached("secrets", names=[spec["secretName"]], namespace=namespace):
         issued = memo.authority.issue_cert(spec["host"])
         key, chain = issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes()

@@ -16,7 +16,7 @@ def configure(settings: kopf.OperatorSettings, **_):
     select["v1/nodes"] = selectcache.Selector(names=[NODE])
     select["v1/pods"] = selectcache.Selector(fields={"spec.nodeName": NODE})
     select["example.com/v1/volumes"] = mine
-    # Kopf has its own watch for the handlers. These lines narrow it to the filter of the cache.
+    # Kopf's own watch feeds the handlers. These lines narrow it to the filter of the cache.
     settings.watching.label_selectors["example.com", "v1", "volumes"] = str(mine.labels)
     settings.watching.field_selectors["example.com", "v1", "volumes"] = str(mine.fields)
 

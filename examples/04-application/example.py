@@ -1,4 +1,4 @@
-"""Configure each Application by a ConfigMap, and write the number of its ready pods into its status."""
+"""Give each Application a ConfigMap, and write the number of its ready pods into its status."""
 
 import kopf
 

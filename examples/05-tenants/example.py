@@ -1,6 +1,4 @@
-"""Serve the tenants that Tenant objects name, with a cache of the ConfigMaps that each has marked in its
-namespace.
-"""
+"""Answer Requests from the ConfigMaps that each Tenant marks in its namespace."""
 
 from contextlib import suppress
 
@@ -27,7 +25,7 @@ def marked_by(tenant):
 
 @selectcache.on.change("tenants")
 async def serve(cache: selectcache.Cache, name, logger, **_):
-    """Cache what the present tenants have marked: the others' streams go on meanwhile."""
+    """Cache what the current tenants mark. The watches of tenants that stay continue."""
     marked = []
     for tenant in cache.list("tenants"):
         try:
@@ -36,7 +34,7 @@ async def serve(cache: selectcache.Cache, name, logger, **_):
             if tenant["metadata"]["name"] == name:
                 logger.warning(f"the tenant {name} is not served: {error}")
                 kopf.warn(tenant, reason="NotServed", message=str(error))
-    with suppress(selectcache.Superseded):  # A call that came later has the newer list.
+    with suppress(selectcache.Superseded):  # A later call has the newer list.
         await cache.declare("v1/configmaps", [FOR_EVERYBODY, *marked], replace=True)
 
 
@@ -47,7 +45,7 @@ def answer(cache: selectcache.SyncCache, spec, namespace, patch, **_):
     if namespace not in served:
         patch.status["answer"] = f"not served here, but in {', '.join(served)}"
         return
-    # A tenant that is not served yet is outside of the filter: the error has Kopf call again.
+    # Until the filter includes the tenant, this read raises an error, and Kopf retries.
     settings = {
         each["metadata"]["name"]: each.get("data", {})
         for where in (SHARED, namespace)

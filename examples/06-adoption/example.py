@@ -1,4 +1,4 @@
-"""Give each Website its ConfigMap, and adopt one that somebody else has created before."""
+"""Give each Website its ConfigMap, and adopt one that someone else created."""
 
 import kopf
 
@@ -22,7 +22,7 @@ async def settle(cache: selectcache.Cache, body, spec, name, namespace, patch, *
     kopf.append_owner_reference(config, owner=body)
     try:
         found = await cache.live.ensure(config, adopt=spec.get("adopt", False))
-    except selectcache.HiddenByFilter as error:  # It exists, and no read of the cache would ever show it.
+    except selectcache.HiddenByFilter as error:  # It exists, but not in the cache.
         patch.status["state"] = f"Blocked: the ConfigMap lacks {', '.join(error.lacks)}"
     except selectcache.AlreadyExists:
         patch.status["state"] = "Blocked: the ConfigMap has another controller"

@@ -1,4 +1,4 @@
-"""Run a Job for each CronJob once per period, and tell people about it by Events."""
+"""Run a Job for each CronJob once per period, and tell people about it with Events."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Copy the shared ConfigMaps of a hub cluster into this cluster, and keep the copies as the hub has them."""
+"""Copy the shared ConfigMaps of a hub cluster into this cluster, and keep the copies equal."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ async def follow(hub: selectcache.Cache, cache: selectcache.Cache, logger):
         try:
             await asyncio.gather(hub.wait_synced(), cache.wait_synced())
             await copy_all(hub, cache)
-            async for _ in hub.changes("configmaps"):  # Those of a resync, too.
+            async for _ in hub.changes("configmaps"):  # A resync repeats them, too.
                 await copy_all(hub, cache)
         except selectcache.SelectCacheError as error:
             logger.warning(f"The copies are compared again in 10 s: {error}")
@@ -57,7 +57,7 @@ async def copy_all(hub: selectcache.Cache, cache: selectcache.Cache):
     for name, data in copies.items():
         if name not in shared:
             await cache.live.delete("configmaps", name, namespace=NAMESPACE)
-        elif data != shared[name]:  # Keys that the hub does not have become None: they are removed.
+        elif data != shared[name]:  # None removes the keys that the hub doesn't have.
             await cache.live.patch(
                 "configmaps", name, {"data": dict.fromkeys(data) | shared[name]}, namespace=NAMESPACE
             )

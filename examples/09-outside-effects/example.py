@@ -1,4 +1,4 @@
-"""Keep each Database at a service outside of the cluster, and call the service only if something differs."""
+"""Keep each Database at a service outside the cluster, and call the service only if something changed."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ import kopf
 
 import kopf_selectcache as selectcache
 
-LABEL = "example.com/database"  # The Secrets that have a password of a database.
+LABEL = "example.com/database"  # Secrets with the password of a database have this label.
 SERVICE = os.environ.get("SERVICE", "http://localhost:8090")
 
 
@@ -24,7 +24,7 @@ def configure(settings: kopf.OperatorSettings, **_):
 @selectcache.reconcile("example.com/v1/databases", watches=["secrets"], finalizer="example.com/drop-database")
 async def reconcile(cache: selectcache.Cache, deleting, name, namespace, uid, spec, status, patch, **_):
     if deleting:
-        await call("DELETE", uid)  # Then the finalizer comes off, and the Database is gone.
+        await call("DELETE", uid)  # Then the finalizer is removed, and the Database disappears.
         return
 
     secrets = cache.list("secrets", namespace=namespace, names=[name], labels=LABEL)
@@ -33,7 +33,7 @@ async def reconcile(cache: selectcache.Cache, deleting, name, namespace, uid, sp
         return
 
     (secret,) = secrets
-    # Whoever may read the status could guess a short password from its hash, but not from the version.
+    # From a hash in the status, readers could guess a short password. From the version, they can't.
     sent = hash_of({"plan": spec["plan"], "password": secret["metadata"]["resourceVersion"]})
     if status.get("sent") != sent:
         password = base64.b64decode(secret["data"]["password"]).decode()
@@ -47,12 +47,12 @@ def hash_of(values):
 
 
 async def call(method, uid, **request):
-    """The uid is the name at the service, so that a repeated call changes nothing."""
+    """Call the service. The uid is the name there, so a repeated call changes nothing."""
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(10)) as session,
         session.request(method, f"{SERVICE}/databases/{uid}", **request) as response,
     ):
-        if response.status in (429, 503):  # The service is busy, and says when to come again.
+        if response.status in (429, 503):  # The service is busy, and says when to retry.
             delay = int(response.headers.get("Retry-After", 10))
             raise kopf.TemporaryError(f"{method}: the service is busy", delay=delay)
         if method != "DELETE" or response.status != 404:

@@ -1,4 +1,4 @@
-"""A service outside of the cluster: it keeps databases in memory, by the names that its clients choose."""
+"""A service outside the cluster: it keeps databases in memory, under the names that its clients choose."""
 
 import logging
 import sys
@@ -27,5 +27,5 @@ class Service:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO)  # Each request is a line.
+    logging.basicConfig(level=logging.INFO)  # It logs each request.
     web.run_app(Service().app(), host="localhost", port=int(sys.argv[1]))

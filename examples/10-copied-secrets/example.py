@@ -1,4 +1,4 @@
-"""Copy a Secret into all namespaces that a ClusterSecret matches, and keep the copies as they should be."""
+"""Copy a Secret into all namespaces that a ClusterSecret matches, and keep the copies equal to it."""
 
 import re
 from contextlib import suppress
@@ -24,15 +24,15 @@ def configure(settings: kopf.OperatorSettings, **_):
 
 @selectcache.on.change("clustersecrets")
 async def follow_sources(cache: selectcache.Cache, **_):
-    """Cache the Secrets that are copied, besides the copies, and no others."""
+    """Cache the source Secrets and the copies, and no others."""
     sources = {source_of(each) for each in cache.list("clustersecrets")} - {None}
     named = [selectcache.Selector(names=[key.name], namespaces=[key.namespace]) for key in sorted(sources)]
-    with suppress(selectcache.Superseded):  # A call that came later has the newer list.
+    with suppress(selectcache.Superseded):  # A later call has the newer list.
         await cache.declare("v1/secrets", [selectcache.Selector(OURS), *named], replace=True)
 
 
 def of_secret(secret, cache: selectcache.SyncCache):
-    """A copy has the name of its ClusterSecret. A source is named by each that copies it."""
+    """Return the ClusterSecret that a copy is named after, and those that copy this Secret."""
     key = selectcache.Key.of(secret)
     users = [each for each in cache.list("clustersecrets") if source_of(each) == key]
     return [selectcache.Key(key.name), *users]
@@ -68,7 +68,7 @@ async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
     if deleting:
         return None
     content = await content_of(cache, body)
-    if content is None:  # The copies stay as they are until it comes back.
+    if content is None:  # Keep the copies until it comes back.
         patch.status["message"] = f"There is no Secret {source_of(body)}"
         return None
     failed = []
@@ -87,7 +87,7 @@ async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
 
 
 def wanted_in(cache: selectcache.Cache, body):
-    """The namespaces that match and are not about to end, without that of the source itself."""
+    """Return the matching namespaces, except those being deleted, and where the copy would be the source."""
     meta = [namespace["metadata"] for namespace in cache.list("namespaces")]
     alive = [each["name"] for each in meta if "deletionTimestamp" not in each]
     matched, avoided = body.get("matchNamespace", [".*"]), body.get("avoidNamespaces", [])
@@ -102,21 +102,21 @@ def wanted_in(cache: selectcache.Cache, body):
 def matches(patterns, name):
     try:
         return any(re.fullmatch(pattern, name) for pattern in patterns)
-    except re.error as error:  # Only a change of the ClusterSecret can help.
+    except re.error as error:  # Only an edit of the ClusterSecret helps.
         raise kopf.PermanentError(f"{error.pattern!r} is not a regular expression: {error}") from error
 
 
 async def content_of(cache: selectcache.Cache, body):
-    """The type and the data of a copy; None if the Secret to copy doesn't exist."""
+    """Return the type and data of a copy, or None if the source doesn't exist."""
     source = {"type": "Opaque", "data": body["data"]}
-    if key := source_of(body):  # From the server, as long as it isn't cached yet.
+    if key := source_of(body):  # This asks the server until the source is cached.
         source = await cache.fetch("secrets", key.name, namespace=key.namespace, default=None)
     return source and {"type": body.get("type", source["type"]), "data": source.get("data", {})}
 
 
 async def write(cache: selectcache.Cache, copy, found):
-    """Create a copy, or make the found one equal to it. Labels that others have added stay."""
-    if found and found["type"] != copy["type"]:  # The type of a Secret cannot be changed.
+    """Create a copy, or correct the one that was found. Keep labels that others have added."""
+    if found and found["type"] != copy["type"]:  # A Secret's type can't be changed.
         there = found["metadata"]
         await cache.live.delete("secrets", there["name"], namespace=there["namespace"], uid=there["uid"])
         found = None

@@ -1,4 +1,4 @@
-"""Publish each Page as a ConfigMap. Replicas share the namespaces, and the status says which one did it."""
+"""Publish each Page as a ConfigMap. Replicas share the namespaces, and the status names the one that did it."""
 
 import html
 import os
@@ -14,7 +14,7 @@ OURS = "example.com/page"
 def configure(settings: kopf.OperatorSettings, **_):
     settings.peering.standalone = True
     options = selectcache.settings_of(settings)
-    # In a pod, leave the namespace out: it is that of the pod.
+    # In a pod, leave out the namespace: the pod's own is used.
     options.sharding = selectcache.Sharding(name="pages", namespace=os.environ.get("NAMESPACE", ""))
     select = options.selectors
     select["example.com/v1/pages"] = selectcache.EVERYTHING

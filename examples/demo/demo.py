@@ -1,8 +1,7 @@
 """The demo: an embedded cluster with thousands of objects, an operator with two small caches, and its reads.
 
 It needs no cluster and no network, ends by itself in less than a minute, and leaves nothing behind. See
-README.md. This file takes the arguments, and sees that it ends in order whenever it is told to; story.py has
-what is shown.
+README.md. This file parses the arguments and handles Ctrl-C. story.py shows the steps.
 """
 
 import argparse
@@ -26,12 +25,12 @@ def read_arguments():
         "--runs",
         type=positive,
         default=100,
-        help="how many jobs with two pods the operator is about (default: %(default)s)",
+        help="how many jobs with two pods the operator caches (default: %(default)s)",
     )
     parser.add_argument(
         "--stay",
         action="store_true",
-        help="keep the cluster and the operator in the end, until Ctrl-C, to go on by hand",
+        help="at the end, keep the cluster and the operator until Ctrl-C",
     )
     return parser.parse_args()
 

@@ -18,7 +18,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent / "11-replicas"
-KEYS = "1 2 3: kill a replica, or start it   a b c: end it in order   q: quit"
+KEYS = "1 2 3: kill a replica, or start it   a b c: stop it   q: quit"
 
 
 def show(arguments):

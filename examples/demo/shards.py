@@ -1,7 +1,7 @@
 """The demo of several replicas: three processes share the namespaces; kill one, and see who takes over.
 
-It needs no cluster and no network. Press 1, 2 or 3 to kill a replica with SIGKILL, or to start it again; a, b
-or c to end it in order; q to quit. With --scripted it does this by itself, and checks it.
+It needs no cluster and no network. Press 1, 2 or 3 to kill a replica with SIGKILL, or to start it again.
+Press a, b or c to stop it with SIGTERM, and q to quit. --scripted does all that without keys, and checks it.
 """
 
 import argparse

@@ -58,7 +58,7 @@ def name_of(number):
 
 
 def fail(cluster, folder, run):
-    """Show a plain index that leaves an object out, and what an operator makes of it."""
+    """Show a plain index that leaves an object out, and what an operator then does."""
     params = {"name": f"{run}-params", "namespace": HOME}
     cluster.create(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": params, "data": {"learning-rate": "0.01"}}
@@ -157,7 +157,7 @@ def stay(cluster, operator):
         say("  kubectl get jobs -A -l example.com/run-id")
         say(
             '  kubectl patch job hello --subresource=status --type=merge -p \'{"status":{"failed":1}}\'   #'
-            " See here what is said of it."
+            " See here what the operator logs."
         )
         say(
             f"  {from_here(sys.executable)} -m kopf run --standalone -A {from_here(OPERATOR)}   # Or an"
