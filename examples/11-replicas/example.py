@@ -1,4 +1,4 @@
-"""Publish each Page as a ConfigMap. Replicas share the namespaces, and the status names the one that did it."""
+"""Publish each Page as a ConfigMap. Replicas share the namespaces, and the status names the one that did."""
 
 import html
 import os

@@ -24,7 +24,7 @@ def all_webapps(_, cache: selectcache.SyncCache):
     "example.com/v1/webapps",
     owns=["deployments"],
     watches=[selectcache.Watch("configmaps", map=all_webapps)],
-    finalizer=True,  # Kopf's own, which the objects have already.
+    finalizer=True,  # Kopf's own finalizer, which existing objects already have.
 )
 async def reconcile(cache: selectcache.Cache, body, name, namespace, spec, deleting, patch, **_):
     await write_route(cache, namespace, name, None if deleting else spec["host"])

@@ -13,6 +13,7 @@ FAULTS = ROOT / "bench/FAULTS.md"
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
     *sorted(DOCS.rglob("*.md")),
+    ROOT / "examples/README.md",
     *sorted(ROOT.glob("examples/*/README.md")),
     *(ROOT / f"bench/{name}.md" for name in ("FAULTS", "NOTES", "RESULTS")),
     *(ROOT / f"tests/{name}.md" for name in ("FEATURES", "GUARANTEES")),

@@ -92,3 +92,17 @@ def test_examples_name_manifests_that_there_are() -> None:
     }
     assert [str(file) for file in named if not file.exists()] == []
     assert set(DOCS.parent.glob("examples/[01]*/*.yaml")) <= named.keys()
+
+
+def test_the_page_of_the_examples_lists_each_with_its_lines() -> None:
+    index = DOCS.parent / "examples/README.md"
+    listed = {
+        link: int(lines)
+        for link, lines in re.findall(
+            r"^\| \[\d\d .*\]\((.+)/README\.md\) .*\| (\d+) \|$", index.read_text(), re.MULTILINE
+        )
+    }
+    assert listed == {
+        file.parent.name: len(file.read_text().splitlines())
+        for file in sorted(index.parent.glob("[01]*/example.py"))
+    }

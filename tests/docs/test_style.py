@@ -60,7 +60,7 @@ TARGETS = START | GUIDES | REFERENCE | EXPLANATION
 """The words of each page, with its code."""
 ABOVE_TARGET = 1.15
 """A page may have so many times its target."""
-MOST_WORDS = {file: 250 for file in sorted(ROOT.glob("examples/*/README.md"))} | {
+MOST_WORDS = dict.fromkeys(sorted(ROOT.glob("examples/*/README.md")), 250) | {
     ROOT / "examples/README.md": 200
 }
 """Of the pages beside the examples, with their code."""
