@@ -35,9 +35,10 @@ import os, sys
 def hear(event, arguments):
     writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     if (writes and arguments[0] != os.devnull) or event in ("os.mkdir", "os.rename", "os.remove"):
-        print("writes", arguments[0], file=sys.stderr)
+        print("wrote", arguments[0], file=sys.stderr)
 
 sys.addaudithook(hear)
+print("writes are shown", file=sys.stderr)
 """
 """A sitecustomize.py that tells which files a process writes."""
 
@@ -177,7 +178,8 @@ def test_with_the_manifests_alone_the_operator_works_and_its_probes_and_metrics_
     rules = manifest("ClusterRole")["rules"] + manifest("Role")["rules"]
     assert {resource for rule in rules for resource in rule["resources"]} - asked == set()
     log = (tmp_path / "log").read_text()
-    assert "writes" not in log, "the root file system is read-only"
+    assert "writes are shown" in log
+    assert "wrote" not in log, "the root file system is read-only"
 
 
 def exported(metrics: str) -> dict[str, set[str]]:
@@ -260,3 +262,13 @@ def test_the_pod_is_as_restricted_as_its_namespace_asks_for() -> None:
 
 def test_a_pod_has_longer_to_end_than_its_handlers_need() -> None:
     assert pod()["terminationGracePeriodSeconds"] >= kopf.OperatorSettings().queueing.exit_timeout + 10
+
+
+def test_the_chart_has_the_permissions_of_the_base_under_names_of_its_own() -> None:
+    template = (EXAMPLE / "chart/templates/rbac.yaml").read_text()
+    replaced = dict(re.findall(r'replace "([\w-]+)" (\S+)', template))
+    assert replaced == {"my-namespace": ".Release.Namespace", "my-operator": ".Release.Name"}
+    permissions = (EXAMPLE / "chart/rbac.yaml").read_text()
+    for placeholder, name in zip(replaced, ("operators", "webapps"), strict=True):
+        permissions = permissions.replace(placeholder, name)
+    assert permissions == (EXAMPLE / "base/rbac.yaml").read_text()
