@@ -510,7 +510,7 @@ class Right:
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
     """Yield the permissions for a cache: for each stream, and to follow namespaces by their labels."""
     if plan.labels:
-        yield Right("", "namespaces", READ, what_for=frozenset({"caches, to choose namespaces by label"}))
+        yield Right("", "namespaces", READ, what_for=frozenset({"caches, to follow namespaces"}))
     for stream in plan.streams:
         names = None if stream.shares_names else stream.keys.names
         yield Right(
