@@ -44,6 +44,7 @@ autodoc_typehints = "none"
 exclude_patterns = ["dev"]  # For contributors, who read it in the repository.
 html_theme = "furo"
 pygments_dark_style = "github-dark"
+html_theme_options = {"dark_css_variables": {"color-code-background": "#1c2128"}}
 html_title = "kopf_selectcache"
 html_logo = html_favicon = "site/logo.svg"
 html_static_path = ["site"]
