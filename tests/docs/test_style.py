@@ -75,7 +75,7 @@ MORE_CELLS = {ROOT / "README.md": 5}
 PHRASES = {
     "has as the only verb": r"(?:\]\([^)]*\)|\b(?:page|table|text|section|chapter)s?) "
     r"ha(?:s|ve) (?!been\b|to\b)",
-    "chain of of": r"(?<!instead )(?<!out )\bof (?:the |a |an )?[\w`]+ of\b",
+    "chain of of": r"(?<!instead )(?<!out )\bof (?:the |a |an )?(?!one of)[\w`]+ of\b",
     "is no X": r"(?<!there )\b(?:is|are|was|be) no (?!longer\b|more\b)\w+|\bnames? no \w+",
     "if for whether": r"\b(?:says?|shows?|tells?|asks?|checks?|know|knows|see) if\b",
     "dated adverb": r"\b(?:anew|for ever|in spite of|outside of|at once|as well\b(?! as)|also for"
