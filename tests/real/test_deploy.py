@@ -22,7 +22,7 @@ import yaml
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.helm import path_of_helm
-from tests.docs.test_deploying import DOCKERFILE, EXAMPLE, counted, deployed, instructions, refused
+from tests.docs.test_deploying import DOCKERFILE, EXAMPLE, container, counted, deployed, instructions, refused
 
 ROOT = EXAMPLE.parents[1]
 CHART = EXAMPLE / "chart"
@@ -133,6 +133,29 @@ def test_helm_renders_the_objects_of_the_base(run: Run, assets: Path, helm: Path
     base = by_name(run(assets / "kubectl", "kustomize", str(BASE)))
     del base["Namespace", "operators"]  # helm makes it: --create-namespace.
     assert chart == base
+
+
+def test_an_operator_without_sharding_runs_as_one_replica_that_needs_no_readiness(
+    run: Run, assets: Path, real_api: Cluster, tmp_path: Path
+) -> None:
+    rendered = run(assets / "kubectl", "kustomize", str(EXAMPLE / "single"))
+    assert "PodDisruptionBudget" not in {kind for kind, _ in by_name(rendered)}
+    spec = by_name(rendered)["Deployment", "webapps"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    (only,) = spec["template"]["spec"]["containers"]
+    assert "readinessProbe" not in only
+    assert [port["name"] for port in only["ports"]] == ["healthz", "metrics"]
+    assert only["args"] == ["--standalone", *container()["args"]]
+    is_taken(run, assets, real_api, tmp_path, rendered, "operators")
+
+
+@pytest.mark.aside
+def test_helm_renders_the_objects_of_the_overlay_without_sharding(run: Run, assets: Path, helm: Path) -> None:
+    options = ["--namespace=operators", "--set=sharding=false"]
+    chart = by_name(run(helm, "template", "webapps", str(CHART), *options))
+    single = by_name(run(assets / "kubectl", "kustomize", str(EXAMPLE / "single")))
+    del single["Namespace", "operators"]
+    assert chart == single
 
 
 @pytest.mark.aside
