@@ -28,7 +28,14 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.mapping import AnyMapping, mapping_of
 from kopf_selectcache.reactions.predicates import AnyPredicate, Predicate, predicate_of
 from kopf_selectcache.reactions.sources import Channel, Source, check_source
-from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
+from kopf_selectcache.selectors.kind_keys import (
+    AnyKey,
+    are_alike,
+    assigned,
+    checked_key,
+    text_of,
+    with_version,
+)
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, make_selector
 from kopf_selectcache.selectors.signatures import check_call
@@ -333,7 +340,7 @@ def check_reconcilers(registry: _kopf.OperatorRegistry | None, declared: Collect
             if declared_key(key, keys) is None and not _may_be_declared(key, keys):
                 raise DeclarationError(
                     f"{handler} {verb} {text_of(key)}, but no cache is declared for them",
-                    remedy=f"Declare it in a startup handler: {assigned(key)} = 'app=web'",
+                    remedy=f"Declare it in a startup handler: {assigned(with_version(key))} = 'app=web'",
                 )
 
 

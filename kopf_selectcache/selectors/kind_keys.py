@@ -85,6 +85,14 @@ def assigned(key: KindKey) -> str:
     return f"settings.selectcache.selectors[{key!r}]"
 
 
+def with_version(key: KindKey) -> KindKey:
+    """Return the key as users should declare it: that of a built-in kind has its group and version."""
+    kind = find(key)
+    if kind is None or parse_key(key)[1] is not None:
+        return key
+    return "/".join(filter(None, (kind.group, kind.versions[0], kind.plural)))
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The place where kinds are declared, as messages name it."""
@@ -104,7 +112,9 @@ class Site:
 
 
 SETTINGS = Site(
-    assigned, lambda key: f"in a startup handler: {assigned(key)} = 'app=web'", "the operator has started"
+    assigned,
+    lambda key: f"in a startup handler: {assigned(with_version(key))} = 'app=web'",
+    "the operator has started",
 )
 """The settings of an operator."""
 

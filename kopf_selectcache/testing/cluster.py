@@ -385,16 +385,17 @@ class EmbeddedCluster:
             raise TimeoutError(self._describe_failure(obj, timeout)) from None
 
     def _describe_failure(self, obj: Mapping[str, Any], timeout: float) -> str:
-        """Describe an object that does not satisfy the condition of a test. Only its status is shown: other
-        parts may be secret.
+        """Describe an object that does not satisfy the condition of a test. Only its status is shown, or the
+        data of a ConfigMap: other parts may be secret.
         """
         kind, metadata = obj.get("kind"), obj.get("metadata") or {}
         namespace, found = metadata.get("namespace"), "it does not exist"
         with suppress(Problem):  # The kind, or the object, does not exist.
             path = self._do(lambda: self._admin.path(obj))
             namespace = path.split("/")[-3] if "/namespaces/" in path.rpartition("/")[0] else None
-            status = self.get(obj).get("status") if kind != "Secret" else None
-            found = f"its status is {clipped(json.dumps(status), 1_000)}" if status else "it has no status"
+            part = "data" if kind == "ConfigMap" else "status"
+            value = self.get(obj).get(part) if kind != "Secret" else None
+            found = f"its {part} is {clipped(json.dumps(value), 1_000)}" if value else f"it has no {part}"
         where = f" in namespace {namespace!r}" if namespace else ""
         return (
             f"{kind} {metadata.get('name')!r}{where} didn't meet the condition within {timeout:g}"

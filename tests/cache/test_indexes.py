@@ -132,6 +132,13 @@ def test_an_impossible_lookup_is_refused(index: Any) -> None:
         fake().list_cached("pods", index=index)
 
 
+@each_row("verb", ["list", "list_cached", "count"])
+def test_an_unknown_index_is_named_even_if_the_filter_does_not_cover_the_read(verb: str) -> None:
+    with pytest.raises(ReadError) as info:
+        getattr(fake(label="app=web"), verb)("pods", labels="app=db", index={"imge": "nginx"})
+    assert "has no index 'imge'" in told(info.value)
+
+
 def test_errors_show_which_index_and_no_value() -> None:
     with pytest.raises(OutsideFilter) as info:
         fake(label="app=web").count("pods", index={"image": CANARY})

@@ -60,7 +60,19 @@ CLUSTER: dict[str, Callable[[], object]] = {
         {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}}
     ),
     "a wait for an object without a status": _wait(
+        {"kind": "ServiceAccount", "metadata": {"name": "a"}},
+        {"kind": "ServiceAccount", "metadata": {"name": "a"}},
+    ),
+    "a wait for a ConfigMap": _wait(
+        {"kind": "ConfigMap", "metadata": {"name": "a"}},
+        {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"greeting": "Hello"}},
+    ),
+    "a wait for a ConfigMap without data": _wait(
         {"kind": "ConfigMap", "metadata": {"name": "a"}}, {"kind": "ConfigMap", "metadata": {"name": "a"}}
+    ),
+    "a wait for a Secret": _wait(
+        {"kind": "Secret", "metadata": {"name": "a"}},
+        {"kind": "Secret", "metadata": {"name": "a"}, "stringData": {"password": "canary"}},
     ),
 }
 

@@ -269,22 +269,23 @@ async def test_an_object_that_comes_back_is_not_gone(registry: kopf.OperatorRegi
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "verb", "named"),
+    ("kind", "options", "what", "key"),
     [
-        ("pods", {}, "reconciles", "pods"),
-        (APPS, {"owns": ["pods"]}, "owns", "pods"),
-        (APPS, {"watches": ["example.com/v2/tenants"]}, "watches", "example.com/v2/tenants"),
+        ("pods", {}, "reconciles pods", "v1/pods"),
+        (APPS, {"owns": ["deploy"]}, "owns deploy", "apps/v1/deployments"),
+        (APPS, {"watches": ["batch/v1/jobs"]}, "watches batch/v1/jobs", "batch/v1/jobs"),
+        (APPS, {"watches": ["example.com/v2/t"]}, "watches example.com/v2/t", "example.com/v2/t"),
     ],
 )
 def test_a_kind_without_a_cache_is_an_error_at_the_start(
-    registry: kopf.OperatorRegistry, kind: str, options: dict[str, Any], verb: str, named: str
+    registry: kopf.OperatorRegistry, kind: str, options: dict[str, Any], what: str, key: str
 ) -> None:
     selectcache.reconcile(kind, registry=registry, **options)(lambda **_: None)
 
     with pytest.raises(DeclarationError) as raised:
         checked(declaring(**{APPS: "app=web"}), registry)
-    assert f"{verb} {named}, but no cache is declared for them" in raised.value.what
-    assert f"settings.selectcache.selectors[{named!r}] = " in raised.value.remedy
+    assert f"{what}, but no cache is declared for them" in raised.value.what
+    assert f"settings.selectcache.selectors[{key!r}] = " in raised.value.remedy
 
 
 async def is_relevant(old: Any, new: Any) -> bool:

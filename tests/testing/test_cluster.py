@@ -408,7 +408,9 @@ class TestWaiting:
         with pytest.raises(Exception, match="Widget"):
             cluster.wait_deleted({"kind": "Widget", "metadata": {"name": "a"}})
 
-    def test_a_long_status_is_clipped_and_no_data_is_shown(self, cluster: EmbeddedCluster) -> None:
+    def test_a_long_status_is_clipped_and_no_data_of_a_secret_is_shown(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         secret = {
             "kind": "Secret",
             "metadata": {"name": "a"},
