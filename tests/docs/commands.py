@@ -26,12 +26,13 @@ MOST_EXAMPLES = 2
 INTRO = """\
 # Commands
 
-With `selectcache` you check an operator's caches before you deploy it, find out why an object isn't cached, print
-the roles it needs, and run it with a local API server. If scripts aren't on your path, write
-`python -P -m kopf_selectcache`.
+You check an operator's caches before you deploy it, find out why an object isn't cached, and print the roles it
+needs. Without scripts on your path, write `python -P -m kopf_selectcache`. Don't call your file `operator.py`,
+like Python's own module.
 
 `check`, `why`, `outside`, `adopt`, `rbac` and `shards` load your operator as `kopf run` does. They call its startup,
-login and cleanup handlers, and no others. Only `adopt --apply` and `finalizers remove --yes` change the cluster.
+login and cleanup handlers with everything that these start. Only `adopt --apply` and `finalizers remove --yes`
+change the cluster. To check an account's permissions, you need permission to impersonate it.
 """
 
 OUTPUTS = {
@@ -63,8 +64,7 @@ too much: delete pods
 OUTPUT = """\
 ## Output
 
-Text goes to stdout. Errors, hints and notes go to stderr. `NO_COLOR` and `TERM=dumb` turn colours off, and
-`COLUMNS` sets the width.
+Errors, hints and notes go to stderr. `NO_COLOR` turns colours off.
 
 | exit code | meaning |
 |---|---|
@@ -73,8 +73,8 @@ Text goes to stdout. Errors, hints and notes go to stderr. `NO_COLOR` and `TERM=
 | 2 | the arguments are wrong, or the command can't answer |
 | 130 | Ctrl-C |
 
-`-o json` and `-o yaml` print one document, `serve -o json` one on each line. `error` and `hint` are its fields if
-a command can't answer.
+`-o json` and `-o yaml` print one document, `serve -o json` one on each line, with `error` and `hint` if a command
+can't answer.
 
 | command | fields |
 |---|---|

@@ -30,6 +30,12 @@ def test_each_option_has_its_section_with_its_default() -> None:
     assert shown == options
 
 
+def test_links_to_kopf_lead_to_one_site() -> None:
+    texts = [page.read_text() for page in DOCS.rglob("*.md")]
+    sites = {site for text in texts for site in re.findall(r"https?://([\w.]*kopf[\w.]*)/", text)}
+    assert sites == {"kopf.readthedocs.io"}
+
+
 def test_calls_of_the_test_kit_are_as_documented() -> None:
     text = (DOCS / "testing.md").read_text()
     shown = [
