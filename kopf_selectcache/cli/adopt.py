@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,13 +19,13 @@ from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.redact import counted
+from kopf_selectcache.core.redact import clipped, counted
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selector import Selector
 
 from . import _cluster, _code, operator_loader, output
 from .output import PROBLEM, UNKNOWN, CommandError, CommandResult, Progress
-from .outside import Found, Outside, Search
+from .outside import Outside, Search, SearchResult
 
 NAME = "adopt"
 HELP = (
@@ -33,23 +34,35 @@ HELP = (
 )
 DETAILS = """\
 It adds the labels that the filter asks for and an owned object lacks. Without --apply, the server checks
-each patch in a dry run. Both need permission to `get` and `patch` the kind.
+each patch in a dry run. Both need permission to `get` and `patch`.
 
-It never changes the value of a label. It leaves an object, and says why, if the filter also needs a field,
-a name or a namespace, or if several labels would do.
+It never changes a label's value. It leaves an object, and says why, if the filter also needs a field, a
+name or a namespace, if several labels would do, or another controller owns it.
 
 The exit code is 1 if objects are left or a patch fails, and 2 if a kind can't be listed.
 """
 EXAMPLES = (
     "selectcache adopt app.py",
-    "selectcache adopt app.py -n shop -o json",
     "selectcache adopt app.py -n shop --apply",
+    "selectcache adopt app.py -n shop -o json",
 )
 
 TRIES = 3
 """How often an object is read and patched, if others change it in between."""
 
-_WELL = ("adoptable", "adopted", "selected", "absent")
+
+class Result(StrEnum):
+    """What became of one object."""
+
+    ADOPTABLE = "adoptable"
+    ADOPTED = "adopted"
+    SELECTED = "selected"
+    ABSENT = "absent"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+_SETTLED = (Result.ADOPTABLE, Result.ADOPTED, Result.SELECTED, Result.ABSENT)
 """The results after which nothing is left to do, except to apply them."""
 
 
@@ -69,8 +82,8 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         found = await Search(operator, late).result()
-        owned = [each for each in found.objects if each.is_owned]
-        adoption = Adoption(operator.transport, does_it=arguments.apply)
+        owned = [each for each in found.objects if each.owners]
+        adoption = Adoption(operator.transport, applies=arguments.apply)
         done, failure = list[AdoptionResult](), None
         with Progress("adopt", len(owned), file=sys.stderr, clock=time.monotonic) as progress:
             try:
@@ -79,29 +92,28 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
                     progress.step()
             except (Refused, Unreachable, Garbled) as error:
                 failure = _cluster.unanswered(error)
-    return _answer(found, done, failure, does_it=arguments.apply)
+    return _answer(found, done, failure, applies=arguments.apply)
 
 
 class AdoptionResult(NamedTuple):
     """The result for one object."""
 
     outside: Outside
-    result: str
-    """One of `adoptable`, `adopted`, `selected`, `absent`, `left` and `failed`."""
+    result: Result
     labels: Mapping[str, str]
     text: str
 
     def plain(self) -> dict[str, Any]:
         """Return the result as JSON has it."""
-        more = {"labels": dict(self.labels), "result": self.result, "text": self.text}
+        more = {"labels": dict(self.labels), "result": str(self.result), "text": self.text}
         return self.outside.plain() | more
 
 
 class Adoption:
     """Adds to objects the labels that their filters require."""
 
-    def __init__(self, transport: KopfTransport, *, does_it: bool) -> None:
-        self._transport, self._does_it = transport, does_it
+    def __init__(self, transport: KopfTransport, *, applies: bool) -> None:
+        self._transport, self._applies = transport, applies
 
     async def of(self, outside: Outside) -> AdoptionResult:
         """Read an object again, and add the labels that it lacks now; raise Refused, Unreachable or Garbled
@@ -110,48 +122,55 @@ class Adoption:
         resource, namespace, name = outside.target
         request = MetadataRequest(self._transport, resource, namespace or None, name)
 
-        def done(result: str, text: str, labels: Mapping[str, str] | None = None) -> AdoptionResult:
+        def answer(result: Result, text: str, labels: Mapping[str, str] | None = None) -> AdoptionResult:
             return AdoptionResult(outside, result, labels or {}, f"{outside.target}{text}")
 
         for _ in range(TRIES):
             record = await request.record()
             if record is None or record.uid != outside.uid:
-                return done("absent", " was deleted meanwhile.")
-            ways, failed = await _ways(request, outside, record)
-            if {} in ways:
-                return done("selected", ": the filter selects it now.")
-            if len(ways) != 1:
-                return done("left", _left(ways, failed))
-            (labels,) = ways
+                return answer(Result.ABSENT, " was deleted meanwhile.")
+            sufficient, failed = await _sufficient_labels(request, outside, record)
+            if {} in sufficient:
+                return answer(Result.SELECTED, ": the filter selects it now.")
+            if (controller := _controller_of(record)) and controller.get("uid") not in outside.owners:
+                who = clipped(f"{controller.get('kind')} {controller.get('name')}", 300)
+                return answer(Result.LEFT, f" is left as it is, because {who} controls it.")
+            if len(sufficient) != 1:
+                return answer(Result.LEFT, _left(sufficient, failed))
+            (labels,) = sufficient
             try:
-                answer = await self._patched(resource.path(namespace, name), record, labels)
+                patched = await self._patched(resource.path(namespace, name), record, labels)
             except Refused as refused:
                 if refused.refusal.code == 409:
                     continue  # It has changed since it was read.
-                return done("failed", f" can't get {_text(labels)}: {refused.refusal.message}.", labels)
-            if not labels.items() <= metadata_of(resource, answer).labels.items():
-                return done("failed", f" does not keep {_text(labels)}: the server changes it back.", labels)
+                return answer(
+                    Result.FAILED, f" can't get {_text(labels)}: {refused.refusal.message}.", labels
+                )
+            if not labels.items() <= metadata_of(resource, patched).labels.items():
+                return answer(
+                    Result.FAILED, f" does not keep {_text(labels)}: the server changes it back.", labels
+                )
             why = ", ".join(outside.reasons)
-            if self._does_it:
-                return done("adopted", f" got {_text(labels)}: {why}.", labels)
-            return done("adoptable", f" would get {_text(labels)}: {why}.", labels)
-        return done("failed", f" was changed by others {TRIES} times meanwhile. Try again.")
+            if self._applies:
+                return answer(Result.ADOPTED, f" got {_text(labels)}: {why}.", labels)
+            return answer(Result.ADOPTABLE, f" would get {_text(labels)}: {why}.", labels)
+        return answer(Result.FAILED, f" was changed by others {TRIES} times meanwhile. Try again.")
 
     async def _patched(self, path: str, record: Record, labels: Mapping[str, str]) -> bytes:
         """Add the labels to exactly this version of the object, and return the server's answer."""
         metadata = {"uid": record.uid, "resourceVersion": record.version, "labels": labels}
         body = json.dumps({"metadata": metadata}).encode()
-        query = {} if self._does_it else {"dryRun": "All"}
+        query = {} if self._applies else {"dryRun": "All"}
         return await self._transport.send("PATCH", path, query, body, "application/merge-patch+json")
 
 
-async def _ways(
+async def _sufficient_labels(
     request: MetadataRequest, outside: Outside, record: Record
 ) -> tuple[list[dict[str, str]], list[BranchResult]]:
     """Return the labels with which an alternative of the filter selects the object, once each; and what it
     fails of the others, with the labels that they require.
     """
-    ways, failed = list[dict[str, str]](), list[BranchResult]()
+    sufficient, failed = list[dict[str, str]](), list[BranchResult]()
     for branch in outside.cache.planned.filter.branches:
         labels = _missing(branch, record)
         labelled = msgspec.structs.replace(record, labels={**record.labels, **labels})
@@ -159,9 +178,15 @@ async def _ways(
         if result.fails:
             declared = outside.cache.cached.filter_for(outside.target.resource)
             failed.append(result.as_declared(declared))
-        elif labels not in ways:
-            ways.append(labels)
-    return ways, failed
+        elif labels not in sufficient:
+            sufficient.append(labels)
+    return sufficient, failed
+
+
+def _controller_of(record: Record) -> Mapping[str, Any]:
+    """Return the reference to the controller that owns an object, empty if none does."""
+    owners = record.decode().get("metadata", {}).get("ownerReferences") or ()
+    return next((each for each in owners if each.get("controller") is True), {})
 
 
 def _missing(branch: Selector, record: Record) -> dict[str, str]:
@@ -173,10 +198,10 @@ def _missing(branch: Selector, record: Record) -> dict[str, str]:
     }
 
 
-def _left(ways: Sequence[Mapping[str, str]], failed: Sequence[BranchResult]) -> str:
+def _left(sufficient: Sequence[Mapping[str, str]], failed: Sequence[BranchResult]) -> str:
     """Return why an object is left as it is."""
-    if ways:
-        return f" is left as it is, because you have a choice: {'; or '.join(map(_text, ways))}."
+    if sufficient:
+        return f" is left as it is, because you have a choice: {'; or '.join(map(_text, sufficient))}."
     reasons = "".join(f"\n  {each}" for each in failed)
     return f" is left as it is, because it needs more than additional labels:{reasons}"
 
@@ -186,12 +211,12 @@ def _text(labels: Mapping[str, str]) -> str:
 
 
 def _answer(
-    found: Found, done: Sequence[AdoptionResult], failure: CommandError | None, *, does_it: bool
+    found: SearchResult, done: Sequence[AdoptionResult], failure: CommandError | None, *, applies: bool
 ) -> CommandResult:
     """Return all results, and their number."""
-    count = sum(each.result in ("adoptable", "adopted") for each in done)
+    count = sum(each.result in (Result.ADOPTABLE, Result.ADOPTED) for each in done)
     of = f"{count} of {counted(len(done), 'object')}"
-    if does_it:
+    if applies:
         summary = f"Labelled {of}."
     else:
         summary = f"Would label {of}. Nothing was changed."
@@ -203,11 +228,11 @@ def _answer(
     if failure is None or done:
         lines += [summary, *found.searched()]
     data = {
-        "applied": does_it,
+        "applied": applies,
         "count": count,
         "objects": [each.plain() for each in done],
         **found.plain(),
     }
-    is_wrong = failure is not None or any(each.result not in _WELL for each in done)
+    is_wrong = failure is not None or any(each.result not in _SETTLED for each in done)
     code = PROBLEM if is_wrong else UNKNOWN if found.notes else 0
     return CommandResult("\n".join(lines), data, code, found.notes, failure)

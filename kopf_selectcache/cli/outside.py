@@ -76,7 +76,8 @@ class Outside(NamedTuple):
     """The objects that own or name it."""
     fails: tuple[str, ...]
     """For each alternative of the filter, the requirements that it fails."""
-    is_owned: bool
+    owners: frozenset[str]
+    """The uids of the operator's objects that own it."""
     uid: str
     cache: PlannedCache
     """The cache of its kind."""
@@ -90,7 +91,7 @@ class Outside(NamedTuple):
         return self.target.plain() | {"reasons": list(self.reasons), "fails": list(self.fails)}
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The objects that a search has found, and where it has searched."""
 
     objects: Sequence[Outside]
@@ -117,7 +118,7 @@ class Found(NamedTuple):
         }
 
 
-def _answer(found: Found) -> CommandResult:
+def _answer(found: SearchResult) -> CommandResult:
     objects, notes = found.objects, found.notes
     nothing = (
         "No hidden objects in the kinds that could be listed."
@@ -146,7 +147,7 @@ class Search:
         self._kinds: list[Resource] = []
         """The cached kinds."""
 
-    async def result(self) -> Found:
+    async def result(self) -> SearchResult:
         """Ask the cluster; raise CommandError, Refused or Unreachable."""
         caches = [
             await plan_of(self._operator, resource, cached)
@@ -167,7 +168,7 @@ class Search:
             for each in await self._outside(cache, keys)
         ]
         notes = tuple(dict.fromkeys(self._notes))
-        return Found(outside, self._whole_kinds, self._metadata_kinds, notes)
+        return SearchResult(outside, self._whole_kinds, self._metadata_kinds, notes)
 
     async def _resource(self, key: KindKey) -> Resource | None:
         """Return the resource of a key, None if the cluster does not tell: the others can be looked at."""
@@ -248,9 +249,9 @@ class Search:
                         continue
                     if reasons := tuple(dict.fromkeys(self._reasons(resource, record))):
                         fails = _fails(cache, record)
-                        is_owned = not self._owners.keys().isdisjoint(record.owners)
+                        owners = frozenset(self._owners.keys() & record.owners)
                         target = Target(resource, *record.key)
-                        found.append(Outside(target, reasons, fails, is_owned, record.uid, cache))
+                        found.append(Outside(target, reasons, fails, owners, record.uid, cache))
         return found
 
     def _reasons(self, resource: Resource, record: Record) -> Iterator[str]:

@@ -74,11 +74,12 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             asked = await ask_server(operator.transport, planned.filter, resource, place, name)
             why = asked.as_declared(cached.filter_for(resource))
             missing = await reviewer.missing(merged(of_cache(resource, planned)))
-            lines, remedy = [str(why)], _labelling(why)
+            lines, (remedy, unproven) = [str(why)], _labelling(why)
             if why.standing is Standing.ABSENT and place and not _names_place(arguments, words):
                 lines.append("To look elsewhere: -n NAMESPACE")
             elif remedy:
                 lines.append(f"To include it: {remedy}")
+                lines += [f"That is enough only if it has {unproven}."] if unproven else []
             lines += [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
             texts.append("\n".join(lines))
             is_held = why.standing is Standing.DUE and not missing
@@ -129,19 +130,24 @@ def _names_place(arguments: argparse.Namespace, words: Sequence[str]) -> bool:
     return bool(arguments.namespace) or words[0].count("/") > 1
 
 
-def _labelling(why: Why) -> str:
-    """Return the command that lets the filter select the object; empty if labels alone don't do that."""
-    for each in why.branches:
+def _labelling(why: Why) -> tuple[str, str]:
+    """Return the command that adds the labels an alternative of the filter lacks, and the fields that it
+    needs besides, which were not compared; empty if the object fails more than labels. An alternative without
+    fields comes first.
+    """
+    for each in sorted(why.branches, key=lambda each: len(each.filter.terms)):
         labels = [str(requirement) for requirement in each.filter.requirements]
         if each.fails and all(
             fail in labels and re.fullmatch(r"[^=!<> ]+=[^= ]*", fail) for fail in each.fails
         ):
             within = f" -n {why.namespace}" if why.namespace else ""
-            return f"kubectl{within} label {why.kind} {why.name} {' '.join(each.fails)} --overwrite"
-    return ""
+            command = f"kubectl{within} label {why.kind} {why.name} {' '.join(each.fails)} --overwrite"
+            return command, " and ".join(map(str, each.filter.terms))
+    return "", ""
 
 
 def _plain(why: Why, missing: Sequence[Right]) -> dict[str, Any]:
+    remedy, unproven = _labelling(why)
     return {
         "standing": str(why.standing),
         "alternatives": [
@@ -153,7 +159,8 @@ def _plain(why: Why, missing: Sequence[Right]) -> dict[str, Any]:
             }
             for each in why.branches
         ],
-        "remedy": _labelling(why) or None,
+        "remedy": remedy or None,
+        "remedyNeeds": unproven or None,
         "missingPermissions": [plain(right) for right in missing],
         "unanswered": why.unanswered or (f"missing permission to {why.missing}" if why.missing else None),
     }

@@ -102,6 +102,24 @@ def test_requirements_that_additional_labels_cannot_meet_are_named(
     assert not cluster.requests.where(verb="patch")
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_an_object_that_another_controller_owns_stays_as_it_is(
+    cluster: EmbeddedCluster, command: Command, *, is_ours: bool
+) -> None:
+    made = owned(pod("lost-1", ""), widget(cluster))
+    (reference,) = made["metadata"]["ownerReferences"]
+    (node,) = cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
+    other = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"]}
+    reference["controller"], other["controller"] = is_ours, not is_ours
+    made["metadata"] |= {"labels": {}, "ownerReferences": [reference, other]}
+    cluster.create(made)
+    said = command("adopt", PODS, "--apply", handlers=HANDLERS)
+    left = "pods/lost-1 in default is left as it is, because Node n1 controls it."
+    got = f"pods/lost-1 in default got app=web: {OWNS}."
+    assert (said.code, said.output.splitlines()[0]) == ((0, got) if is_ours else (1, left))
+    assert labels_of(cluster) == ({"app": "web"} if is_ours else {})
+
+
 def test_an_alternative_whose_fields_fit_is_taken(cluster: EmbeddedCluster, command: Command) -> None:
     mine = widget(cluster)
     made = owned(pod("lost-1", "db"), mine)

@@ -6,7 +6,7 @@ import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.cli.conftest import DEFINITION, Command, pod
+from tests.cli.conftest import DEFINITION, Command, parsed, pod
 
 WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
 READS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
@@ -52,6 +52,26 @@ def test_namespaces_by_label_are_looked_up(cluster: EmbeddedCluster, command: Co
     assert command("why", declared, "pods/shop/web-1").code == 0
     said = command("why", declared, "pods/infra/web-1")
     assert (said.code, "fails the label tenant=yes of its namespace" in said.output) == (1, True)
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(
+    ("declared", "label", "needs"),
+    [
+        ("Selector('app=web', fields='spec.nodeName=n1')", "app=web", "spec.nodeName=n1"),
+        ("[Selector('app=web', fields='spec.nodeName=n1'), 'app=api']", "app=api", None),
+        ("Selector('app=web', names=['x'])", None, None),
+    ],
+)
+def test_labels_are_proposed_with_the_fields_that_were_not_compared(
+    command: Command, declared: str, label: str | None, needs: str | None
+) -> None:
+    declared = f"select['v1/pods'] = {declared}"
+    (cache,) = parsed(command("why", declared, "pods/db-1", "-o", "json"))["caches"]
+    proposed = f"kubectl -n default label pods db-1 {label} --overwrite" if label else None
+    assert (cache["remedy"], cache["remedyNeeds"]) == (proposed, needs)
+    said = command("why", declared, "pods/db-1").output
+    assert said.endswith(f"\nThat is enough only if it has {needs}.\n") == bool(needs)
 
 
 def test_each_cache_of_the_kind_is_compared(cluster: EmbeddedCluster, command: Command) -> None:

@@ -81,7 +81,7 @@ can't answer.
 | `check` | `problemCount`, `problems`, `hints`, `eventsApi`, `sharding`, `caches` with `kind`, `apiVersion`, \
 `filter`, `kept`, `origins`, `cached`, `outside`, `memoryBytes`, `all`, `watches`, `permissions`, \
 `changeHandlers`, `reconcilers`, `kopfHandlers`, `division`, `hints`, `problems` |
-| `why` | `object`, `caches` with `standing`, `alternatives`, `remedy`, `missingPermissions`, `unanswered`, and \
+| `why` | `object`, `caches` with `standing`, `alternatives`, `remedy`, `remedyNeeds`, `missingPermissions`, `unanswered`, and \
 with sharding `replica`, `range` |
 | `outside` | `searched`, `searchedMetadata`, `notes`, `objects` with `kind`, `namespace`, `name`, `reasons`, `fails` |
 | `adopt` | those of `outside`, `applied`, `count`, and of each object `labels`, `text`, `result` (`adoptable`, `adopted`, \
@@ -158,4 +158,4 @@ def _list(rows: list[tuple[str, str]]) -> str:
 if __name__ == "__main__":
     before = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(after := write(), encoding="utf-8")
-    print(f"{PAGE.name}: {'as it was' if after == before else 'written anew'}")
+    print(f"{PAGE.name}: {'unchanged' if after == before else 'updated'}")

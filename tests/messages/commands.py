@@ -115,6 +115,24 @@ def _own(cluster: EmbeddedCluster) -> None:
         cluster.create({**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}})
 
 
+def _own_controlled(cluster: EmbeddedCluster) -> None:
+    """Let web-1 own a pod that a node controls."""
+    web = cluster.get(pod("web-1", version=""))["metadata"]
+    (node,) = cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
+    owners = [
+        {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": web["uid"]},
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": "n1",
+            "uid": node["metadata"]["uid"],
+            "controller": True,
+        },
+    ]
+    made = pod("lost-1", version="")
+    cluster.create({**made, "metadata": {**made["metadata"], "ownerReferences": owners}})
+
+
 def _own_unpatched(cluster: EmbeddedCluster) -> None:
     _own(cluster)
     cluster.faults.add(Refuse(403, message="you may not patch pods"), verb="patch")
@@ -265,11 +283,20 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "adopt: what would be done": run("adopt", OPERATOR, prepare=_own),
     "adopt: what was done": run("adopt", OPERATOR, "--apply", prepare=_own),
     "adopt: a missing permission": run("adopt", OPERATOR, prepare=_own_unpatched),
+    "adopt: an object of another controller": run("adopt", OPERATOR, prepare=_own_controlled),
     "adopt: labels to choose from": run(
         "adopt", OPERATOR, declared="select['v1/pods'] = ['app=web', 'a=b,tier=gold']", prepare=_own
     ),
     "why: an object without the label": run(
         "why", OPERATOR, "pod/web-1", "-n", "ns", declared="select['v1/pods'] = 'app=db'"
+    ),
+    "why: an object without the label, and a field": run(
+        "why",
+        OPERATOR,
+        "pod/web-1",
+        "-n",
+        "ns",
+        declared="select['v1/pods'] = Selector('app=db', fields='spec.nodeName=n1')",
     ),
     "why: no object": run("why", OPERATOR),
     "why: a misspelt kind": run("why", OPERATOR, "podz/web-1"),
