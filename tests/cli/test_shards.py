@@ -29,6 +29,7 @@ from kopf_selectcache.sharding.shards import Static
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.cli.conftest import DEFINITION, Command, Outcome, parsed, pod
+from tests.cli.test_output import require_documented
 
 GROUP, OPERATORS = "webapps", "operators"
 TEAMS = ("shop", "office", "lab")
@@ -98,7 +99,9 @@ def test_each_replica_is_shown_with_its_ranges_and_namespaces(
         " so far."
     )
     assert (said.code, said.errors) == (0, "")
-    data = parsed(shards(capsys, "-o", "json"))["operators"][0]
+    answer = parsed(shards(capsys, "-o", "json"))
+    require_documented("shards", answer)
+    data = answer["operators"][0]
     for name in TEAMS:
         owner = "web-2" if range_of_namespace(name) < 32 else "web-1"
         (found,) = (each for each in data["replicas"] if each["name"] == owner)

@@ -234,6 +234,53 @@ def test_the_operator_of_the_example_has_the_lines_that_the_page_shows() -> None
 # ---- The image, the manifests and the chart fit each other.
 
 
+def test_the_permissions_of_the_chart_are_those_of_the_base() -> None:
+    base = (EXAMPLE / "base/rbac.yaml").read_text()
+    chart = (EXAMPLE / "chart/rbac.yaml").read_text()
+    assert chart.replace("my-namespace", "operators").replace("my-operator", "webapps") == base
+    template = (EXAMPLE / "chart/templates/rbac.yaml").read_text()
+    assert re.findall(r'replace "(.*)" (\S+)', template) == [
+        ("my-namespace", ".Release.Namespace"),
+        ("my-operator", ".Release.Name"),
+    ]
+
+
+def rendered(template: str, given: Mapping[str, object]) -> str:
+    """Return the template as Helm renders it: `given` has the value of each of its expressions."""
+    lines, shown = list[str](), [True]
+    for line in template.splitlines():
+        if condition := re.search(r"\{\{- if (not )?(.*) \}\}", line):
+            shown.append(bool(given[condition[2]]) != bool(condition[1]))
+        elif "{{- else }}" in line:
+            shown[-1] = not shown[-1]
+        elif "{{- end }}" in line:
+            shown.pop()
+        elif all(shown):
+            lines.append(re.sub(r"\{\{-? (.*?) \}\}", lambda found: str(given[found[1]]), line))
+    return "\n".join(lines)
+
+
+def test_the_chart_makes_the_deployment_of_the_base() -> None:
+    """`make test-deploy` asks Helm itself."""
+    values = yaml.safe_load((EXAMPLE / "chart/values.yaml").read_text())
+    chart = yaml.safe_load((EXAMPLE / "chart/Chart.yaml").read_text())
+    options = "\n".join(f"            - {each}" for each in values["options"])
+    given = {
+        ".Release.Name": "webapps",
+        ".Release.Namespace": "operators",
+        ".Values.sharding": values["sharding"],
+        ".Values.replicas": values["replicas"],
+        ".Values.image.repository": values["image"]["repository"],
+        ".Values.image.tag | default .Chart.AppVersion": values["image"]["tag"] or chart["appVersion"],
+        "toYaml .Values.resources | nindent 12": json.dumps(values["resources"]),
+        "toYaml .Values.options | nindent 12": f"\n{options}",
+    }
+    template = (EXAMPLE / "chart/templates/deployment.yaml").read_text()
+    assert yaml.safe_load(rendered(template, given)) == manifest("Deployment")
+    alone = yaml.safe_load(rendered(template, given | {".Values.sharding": False}))["spec"]
+    assert (alone["replicas"], alone["strategy"]) == (1, {"type": "Recreate"})
+
+
 def test_the_image_runs_as_the_user_of_the_pod_on_one_version_of_python() -> None:
     assert instructions("USER") == [f"{pod()['securityContext']['runAsUser']}:1000"]
     assert len({words.split()[0] for words in instructions("FROM")}) == 1
