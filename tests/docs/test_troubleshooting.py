@@ -3,10 +3,22 @@
 import re
 
 from kopf_selectcache.core.errors import MetricReason
+from kopf_selectcache.core.protocol.machine import (
+    PATIENCE_FAILURES,
+    Due,
+    Known,
+    Lost,
+    Silent,
+    State,
+    Watching,
+    step,
+)
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer.health import reason_of
 from tests.messages.provoked import read_table
 from tests.rows import each_row
 
-from .pages import DOCS, Fence, fences, section
+from .pages import DOCS, ROOT, Fence, fences, section
 
 PAGE = DOCS / "troubleshooting.md"
 LINES = {
@@ -34,7 +46,38 @@ def test_a_line_quoted_in_a_sentence_is_the_beginning_of_a_message(quote: str) -
     assert any(line.startswith(quote) for line in LINES)
 
 
+ORDERED = {"audit", "behind", "missed", "restored"}
+"""The reasons for which this package orders a list itself: an audit, a read, and other watches."""
+FAILURES: list[Refusal | Silent | Lost] = [
+    Refusal(410, "Expired"),
+    Refusal(500),
+    Silent(),
+    Lost("the connection broke off"),
+    Lost("no JSON", garbled=True),
+    Lost("db-1 came", outside=True),
+    Lost("transform= fails", garbled=True, transform=True),
+]
+
+
+def is_relisted_after(failure: Refusal | Silent | Lost) -> bool:
+    """Return True if a watch that fails in this way again and again is replaced by a list."""
+    state: State = Watching(Known(marked=True), "100")
+    for _ in range(2 * PATIENCE_FAILURES):
+        state = step(step(state, failure).state, Due()).state
+        if not isinstance(state, Watching):
+            return True
+    return False
+
+
 def test_the_reasons_of_relists_are_those_of_the_metric() -> None:
+    found = {str(reason_of(failure)) for failure in FAILURES if is_relisted_after(failure)}
+    assert found == {"410", "500", "silent", "garbled", "outside", "transform"}
     listed = re.findall(r"^- (`.+?`): ", section(PAGE, "## The cache lists again and again"), re.MULTILINE)
     named = {name for each in listed for name in re.findall(r"`(\w+)`", each)}
-    assert named - {"410"} <= set(MetricReason)
+    assert named <= found | ORDERED
+
+
+def test_the_package_orders_lists_for_these_reasons() -> None:
+    sources = "\n".join(file.read_text() for file in (ROOT / "kopf_selectcache").rglob("*.py"))
+    ordered = r"(?:relist\(|substore: |_outdated.setdefault\(substore, )MetricReason\.(\w+)"
+    assert {MetricReason[name] for name in re.findall(ordered, sources)} == ORDERED
