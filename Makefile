@@ -241,7 +241,7 @@ look: docs $(WITH_CHROMIUM)  ## Look at the site in Chromium: is a page too wide
 	cp docs/dev/look.mjs $(LOOK)/look.mjs && node $(LOOK)/look.mjs build/docs $(ARGS)
 
 pictures: $(INSTALLED)  ## Draw the pictures of README.md and docs/ anew, for light and dark pages.
-	$(PY) -m bench.illustrations
+	$(PY) -m tests.docs.pictures
 
 field-labels:  ## Generate the table of field labels anew from Kubernetes' own code (needs Go).
 	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/selection/_field_table.py.new

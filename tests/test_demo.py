@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.illustrations import recording
 from tests.conftest import without_server
+from tests.docs.pictures import recording
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["--pods", "60", "--runs", "10"]
@@ -101,7 +101,7 @@ def test_the_demo_shows_the_promised_output_and_ends_by_itself(tmp_path: Path) -
         assert at >= 0, f"{text!r} is missing, or not in its place, in:\n{shown}"
     assert_nothing_is_left(tmp_path)
     played = without_figures(recording.shown())
-    assert played - without_figures(shown.splitlines()) == set(), "python -m bench.illustrations.recording"
+    assert played - without_figures(shown.splitlines()) == set(), "python -m tests.docs.pictures.recording"
 
 
 def without_figures(lines: Iterable[str]) -> set[str]:

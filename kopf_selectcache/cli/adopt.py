@@ -52,7 +52,7 @@ TRIES = 3
 
 
 class Result(StrEnum):
-    """What became of one object."""
+    """The outcome for one object."""
 
     ADOPTABLE = "adoptable"
     ADOPTED = "adopted"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.illustrations.files import PICTURES, files, pages
+from tests.docs.pictures.files import PICTURES, files, pages
 
 from .pages import DOCS
 

@@ -62,7 +62,7 @@ def coloured(style: str, *, dark: bool) -> str:
     return COLOUR.sub(lambda match: PALETTE[match[1].replace("-", " ")][dark], style)
 
 
-class Canvas:
+class Picture:
     """A picture. Later elements are above earlier ones."""
 
     def __init__(self, title: str, height: float, *, width: float = WIDTH, style: str = "") -> None:

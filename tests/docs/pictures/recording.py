@@ -1,6 +1,6 @@
 """A recording of `make demo`, and the picture that plays it.
 
-docs/dev/demo.txt has the demo's output. `python -m bench.illustrations.recording` records it again.
+docs/dev/demo.txt has the demo's output. `python -m tests.docs.pictures.recording` records it again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from bench.illustrations.canvas import WIDTH, Canvas
+from tests.docs.pictures.picture import WIDTH, Picture
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECORDING = ROOT / "docs/dev/demo.txt"
 DEMO = ROOT / "examples/demo/demo.py"
 TITLE, ANSWER, NOTE = "---", "   -> ", "      "
@@ -34,7 +34,7 @@ END = 5.0
 def record() -> None:
     """Run the demo, which takes a minute."""
     command = [sys.executable, str(DEMO)]
-    made = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE)  # It is ours.  # noqa: S603
+    made = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE)  # It is ours.
     RECORDING.write_text(made.stdout, encoding="utf-8")
 
 
@@ -71,7 +71,7 @@ def wrapped(line: str) -> list[str]:
     )
 
 
-def demo() -> Canvas:
+def demo() -> Picture:
     rows = [("prompt", "$ make demo")]
     moves, now = [(0.0, 1)], SECONDS["prompt"]
     still = 1  # The number of rows that are seen where nothing moves: up to the last problem, and its notes.
@@ -86,7 +86,7 @@ def demo() -> Canvas:
     played = f"play {now + END:.1f}s step-end -{begin:.1f}s infinite"
     frames = " ".join(f"{100 * at / (now + END):.2f}% {{ {_moved(len(rows) - seen)} }}" for at, seen in moves)
     inside = ROWS * HIGH
-    drawn = Canvas(
+    drawn = Picture(
         "A recording of make demo. A plain index answers None for a ConfigMap that exists, so the operator"
         " gets 409 Conflict. This cache raises OutsideFilter instead, and fetch finds the ConfigMap.",
         TOP + inside + 12,

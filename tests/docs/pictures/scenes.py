@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bench.illustrations.canvas import WIDTH, Canvas
+from tests.docs.pictures.picture import WIDTH, Picture
 
 EDGE = WIDTH - 10  # Nothing is drawn beyond it.
 
 
-def overview() -> Canvas:
-    drawn = Canvas(
+def overview() -> Picture:
+    drawn = Picture(
         "The API server sends the pods with app=web to the cache in your operator, and db-1 is left behind."
         " Handlers read from memory. A get of db-1 raises OutsideFilter, and a fetch asks the server.",
         436,
@@ -41,8 +41,8 @@ def overview() -> Canvas:
     return drawn
 
 
-def which_read() -> Canvas:
-    drawn = Canvas(
+def which_read() -> Picture:
+    drawn = Picture(
         "Must the answer be complete? If not, use list_cached. May the read send a request? If not, use get,"
         " list or count, which are complete or raise OutsideFilter. For one object use fetch, and for many"
         " fetch_list: they ask the API server if the cache can't answer.",
@@ -68,14 +68,14 @@ def which_read() -> Canvas:
     return drawn
 
 
-def _leaf(drawn: Canvas, y: float, call: str, answer: str) -> None:
+def _leaf(drawn: Picture, y: float, call: str, answer: str) -> None:
     drawn.box(170, y, 220, 56, "pod")
     drawn.text(184, y + 23, call, kind="call")
     drawn.text(184, y + 44, answer)
 
 
-def coverage() -> Canvas:
-    drawn = Canvas(
+def coverage() -> Picture:
+    drawn = Picture(
         "The filter is app=web. A request for app=web,tier=gold lies inside: the answer is complete. A"
         " request for tier=gold overlaps the filter. A pod with tier=gold and without app=web would be"
         " missing, so it raises OutsideFilter. So does a request for app=db, which has nothing in common with"
@@ -111,8 +111,8 @@ def coverage() -> Canvas:
     return drawn
 
 
-def life_of_an_event() -> Canvas:
-    drawn = Canvas(
+def life_of_an_event() -> Picture:
+    drawn = Picture(
         "The API server sends an event over the watch. It changes the table first. Then on.change,"
         " reconcilers and Kopf's handlers hear about it, and they read the table. The answer of an own write"
         " enters the table, too.",
@@ -146,8 +146,8 @@ def life_of_an_event() -> Canvas:
     return drawn
 
 
-def left_or_deleted() -> Canvas:
-    drawn = Canvas(
+def left_or_deleted() -> Picture:
+    drawn = Picture(
         "A pod loses its label, or it is deleted. The API server sends the same event, DELETED, and the cause"
         " is left. is_deleted asks the server: False if the pod still exists, True if it is gone.",
         446,
@@ -176,9 +176,9 @@ def left_or_deleted() -> Canvas:
     return drawn
 
 
-def data_flow() -> Canvas:
+def data_flow() -> Picture:
     """The architecture, for contributors: wider than a phone."""
-    drawn = Canvas(
+    drawn = Picture(
         "An event comes through a stream into the table of its group. The table is part of the state of a"
         " cache, which reads, change handlers, reconcilers and Kopf's handlers use. An operator's own writes"
         " are laid over reads.",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bench.illustrations.canvas import Canvas
 from bench.measuring import middle
 from bench.report import COPIES, HEADS, RESULTS, SIZE
 from bench.roster import OURS
 from bench.run import read_results
 from bench.targets import CONTROLLER, GROUPED, KUBE_RS, UNRELATED, Run
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
+from tests.docs.pictures.picture import Picture
 
 NAMES = {OURS: "this cache", CONTROLLER: "controller-runtime, in Go", KUBE_RS: "kube-rs, in Rust"}
 LONGEST = 300
@@ -22,12 +22,12 @@ CELL = 22
 ACROSS = 16
 
 
-def memory() -> Canvas:
+def memory() -> Picture:
     results = middle(read_results(RESULTS)[1])
     runs = {name: Run([each for each in results if each.data == name]) for name in (GROUPED, UNRELATED)}
     sizes = {(peer, data): run.get(peer, SIZE, "per object") for peer in COPIES for data, run in runs.items()}
     scale = LONGEST / max(size for size in sizes.values() if size is not None)
-    drawn = Canvas(
+    drawn = Picture(
         f"Memory per pod in caches of {SIZE:,} pods, if most are replicas, and if no two are alike. It is "
         + ", ".join(
             f"{_shown(sizes[peer, GROUPED])} and {_shown(sizes[peer, UNRELATED])} with"
@@ -70,9 +70,9 @@ def _shown(size: float | None) -> str:
     return f"{size / 1e3:.1f} KB" if size < 20_000 else f"{size / 1e3:.0f} KB"
 
 
-def replicas() -> Canvas:
+def replicas() -> Picture:
     before, after = (desired_owners(frozenset(some)) for some in (REPLICAS, set(REPLICAS) - {DEAD}))
-    drawn = Canvas(
+    drawn = Picture(
         "64 ranges of namespaces belong to three replicas, 21 or 22 each. Replica A dies. Within 50 seconds,"
         " B and C own its ranges, and keep their own.",
         332,
@@ -85,7 +85,7 @@ def replicas() -> Canvas:
     return drawn
 
 
-def _owned(drawn: Canvas, y: float, head: str, owners: tuple[str, ...], before: tuple[str, ...]) -> float:
+def _owned(drawn: Picture, y: float, head: str, owners: tuple[str, ...], before: tuple[str, ...]) -> float:
     """Draw a square for each range, bold if it has moved. Return where it ends."""
     drawn.text(24, y + 16, head, kind="head")
     x = 160

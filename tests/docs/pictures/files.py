@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench.illustrations import figures, recording, scenes
-from bench.illustrations.canvas import Canvas
+from tests.docs.pictures import figures, recording, scenes
+from tests.docs.pictures.picture import Picture
 
-DOCS = Path(__file__).parents[2] / "docs"
-PICTURES: Mapping[str, Callable[[], Canvas]] = {
+DOCS = Path(__file__).parents[3] / "docs"
+PICTURES: Mapping[str, Callable[[], Picture]] = {
     "overview": scenes.overview,
     "which-read": scenes.which_read,
     "coverage": scenes.coverage,
