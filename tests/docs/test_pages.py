@@ -66,7 +66,7 @@ def bare(function: Callable[..., object]) -> str:
     return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
-def test_the_tests_of_testing_md_pass(tmp_path: Path) -> None:
+def test_the_tests_of_testing_md_pass(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     text = "".join((DOCS / name).read_text() for name in ("testing.md", "dev/embedded-server.md"))
     operator, *tests = [
         each
@@ -78,6 +78,16 @@ def test_the_tests_of_testing_md_pass(tmp_path: Path) -> None:
         definition.replace("Application", "WebApp").replace("application", "webapp")
     )
     (tmp_path / "app.py").write_text(operator)
+    cluster.apply(tmp_path / "crd.yaml")
+    (tmp_path / "rbac.yaml").write_text(
+        subprocess.run(
+            [sys.executable, "-P", "-m", "kopf_selectcache", "rbac", "app.py", "--account=operators/webapps"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
     (tmp_path / "test_app.py").write_text("\n".join(tests))
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     ran = subprocess.run(
