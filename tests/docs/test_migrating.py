@@ -2,6 +2,7 @@
 reconciler takes over the objects of Kopf's handlers.
 """
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import kopf.testing
 import pytest
 
-from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing._operator import OperatorRun
 
 from .pages import DOCS, ROOT, Fence, fences
@@ -17,7 +18,7 @@ from .pages import DOCS, ROOT, Fence, fences
 PAGE = DOCS / "migrating.md"
 STARTED = DOCS / "getting-started.md"
 BEFORE, AFTER = (ROOT / "examples/12-from-handlers" / name for name in ("before.py", "example.py"))
-SHOP = {
+SHOP: dict[str, Any] = {
     "apiVersion": "example.com/v1",
     "kind": "WebApp",
     "metadata": {"name": "shop", "namespace": "shop"},
@@ -28,15 +29,16 @@ WRITTEN = {
     "by_owner": ["blue-2", "red-1"],
     "by_name": "7",
     "by_function": ["blue-1", "blue-2", "red-1"],
+    "by_group": {"Running": 3, "Pending": 1},
 }
 
 
 def sides() -> dict[str, list[Fence]]:
     """Return the fences of the page by their first line."""
-    found: dict[str, list[Fence]] = {"both": [], "before": [], "after": []}
+    found: dict[str, list[Fence]] = {"both": [], "before": [], "after": [], "at most": []}
     for fence in fences(PAGE, "python"):
-        first = re.match(r"# (before|after)\n", fence.text)
-        found[first[1] if first else "both"].append(fence)
+        first = re.match(r"# (before\n|after\n|at most)", fence.text)
+        found[first[1].strip() if first else "both"].append(fence)
     return found
 
 
@@ -97,6 +99,30 @@ def test_before_and_after_write_the_same(side: str, cluster: EmbeddedCluster, tm
     with kopf.testing.KopfRunner(["run", "-A", "--standalone", str(operator)]):
         found = cluster.wait_for(SHOP, lambda now: set(now.get("status", {})) == set(WRITTEN))
     assert found["status"] == WRITTEN
+
+
+def test_a_reconciler_writes_at_most_once_in_its_interval(registry: kopf.OperatorRegistry) -> None:
+    assert registry is kopf.get_default_registry()
+    (fence,) = sides()["at most"]
+    made: dict[str, Any] = {}
+    exec(fence.text, made)  # A reader runs it, too.  # noqa: S102
+    shop = SHOP | {"metadata": SHOP["metadata"] | {"uid": "1"}}
+    cache, memo = FakeCache([shop], {"v1/pods": "team"}), kopf.Memo()
+
+    def call() -> tuple[Any, dict[str, Any]]:
+        patch = kopf.Patch()
+        left = asyncio.run(made["count"](body=shop, cache=cache, memo=memo, patch=patch))
+        return left, dict(patch)
+
+    assert call() == (None, {"status": {"pods": 0}})
+    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}
+    cache.cluster.create(pod("blue-1", owner=owner, team="blue"))
+    memo["next"] += 3600
+    left, patched = call()
+    assert patched == {}
+    assert left > 0
+    memo["next"] = 0
+    assert call() == (None, {"status": {"pods": 1}})
 
 
 # ---- The whole operator.
