@@ -51,7 +51,7 @@ TRIES = 3
 """How often an object is read and patched, if others change it in between."""
 
 
-class Result(StrEnum):
+class AdoptionOutcome(StrEnum):
     """The outcome for one object."""
 
     ADOPTABLE = "adoptable"
@@ -62,7 +62,12 @@ class Result(StrEnum):
     FAILED = "failed"
 
 
-_SETTLED = (Result.ADOPTABLE, Result.ADOPTED, Result.SELECTED, Result.ABSENT)
+_SETTLED = (
+    AdoptionOutcome.ADOPTABLE,
+    AdoptionOutcome.ADOPTED,
+    AdoptionOutcome.SELECTED,
+    AdoptionOutcome.ABSENT,
+)
 """The results after which nothing is left to do, except to apply them."""
 
 
@@ -99,7 +104,7 @@ class AdoptionResult(NamedTuple):
     """The result for one object."""
 
     outside: Outside
-    result: Result
+    result: AdoptionOutcome
     labels: Mapping[str, str]
     text: str
 
@@ -122,21 +127,23 @@ class Adoption:
         resource, namespace, name = outside.target
         request = MetadataRequest(self._transport, resource, namespace or None, name)
 
-        def answer(result: Result, text: str, labels: Mapping[str, str] | None = None) -> AdoptionResult:
+        def answer(
+            result: AdoptionOutcome, text: str, labels: Mapping[str, str] | None = None
+        ) -> AdoptionResult:
             return AdoptionResult(outside, result, labels or {}, f"{outside.target}{text}")
 
         for _ in range(TRIES):
             record = await request.record()
             if record is None or record.uid != outside.uid:
-                return answer(Result.ABSENT, " was deleted meanwhile.")
+                return answer(AdoptionOutcome.ABSENT, " was deleted meanwhile.")
             sufficient, failed = await _sufficient_labels(request, outside, record)
             if {} in sufficient:
-                return answer(Result.SELECTED, ": the filter selects it now.")
+                return answer(AdoptionOutcome.SELECTED, ": the filter selects it now.")
             if (controller := _controller_of(record)) and controller.get("uid") not in outside.owners:
                 who = clipped(f"{controller.get('kind')} {controller.get('name')}", 300)
-                return answer(Result.LEFT, f" is left as it is, because {who} controls it.")
+                return answer(AdoptionOutcome.LEFT, f" is left as it is, because {who} controls it.")
             if len(sufficient) != 1:
-                return answer(Result.LEFT, _left(sufficient, failed))
+                return answer(AdoptionOutcome.LEFT, _left(sufficient, failed))
             (labels,) = sufficient
             try:
                 patched = await self._patched(resource.path(namespace, name), record, labels)
@@ -144,17 +151,19 @@ class Adoption:
                 if refused.refusal.code == 409:
                     continue  # It has changed since it was read.
                 return answer(
-                    Result.FAILED, f" can't get {_text(labels)}: {refused.refusal.message}.", labels
+                    AdoptionOutcome.FAILED, f" can't get {_text(labels)}: {refused.refusal.message}.", labels
                 )
             if not labels.items() <= metadata_of(resource, patched).labels.items():
                 return answer(
-                    Result.FAILED, f" does not keep {_text(labels)}: the server changes it back.", labels
+                    AdoptionOutcome.FAILED,
+                    f" does not keep {_text(labels)}: the server changes it back.",
+                    labels,
                 )
             why = ", ".join(outside.reasons)
             if self._applies:
-                return answer(Result.ADOPTED, f" got {_text(labels)}: {why}.", labels)
-            return answer(Result.ADOPTABLE, f" would get {_text(labels)}: {why}.", labels)
-        return answer(Result.FAILED, f" was changed by others {TRIES} times meanwhile. Try again.")
+                return answer(AdoptionOutcome.ADOPTED, f" got {_text(labels)}: {why}.", labels)
+            return answer(AdoptionOutcome.ADOPTABLE, f" would get {_text(labels)}: {why}.", labels)
+        return answer(AdoptionOutcome.FAILED, f" was changed by others {TRIES} times meanwhile. Try again.")
 
     async def _patched(self, path: str, record: Record, labels: Mapping[str, str]) -> bytes:
         """Add the labels to exactly this version of the object, and return the server's answer."""
@@ -214,7 +223,7 @@ def _answer(
     found: SearchResult, done: Sequence[AdoptionResult], failure: CommandError | None, *, applies: bool
 ) -> CommandResult:
     """Return all results, and their number."""
-    count = sum(each.result in (Result.ADOPTABLE, Result.ADOPTED) for each in done)
+    count = sum(each.result in (AdoptionOutcome.ADOPTABLE, AdoptionOutcome.ADOPTED) for each in done)
     of = f"{count} of {counted(len(done), 'object')}"
     if applies:
         summary = f"Labelled {of}."

@@ -11,4 +11,4 @@ if __name__ == "__main__":
     logging.getLogger().addHandler(logging.NullHandler())
     before = TABLE.read_text()
     TABLE.write_text(after := PROVOKED.write())
-    print(f"{TABLE.name}: {'as it was' if after == before else 'written anew'}")
+    print(f"{TABLE.name}: {'unchanged' if after == before else 'updated'}")
