@@ -662,7 +662,8 @@ def form_objects(
 
 def outside_of(request: Request, coverage: Coverage, snapshot: Snapshot, hint: Hint = no_hint) -> ReadError:
     """Return the error of a read that the filter does not cover; raise ReadError for an unknown index."""
-    index_values(request, snapshot.comparisons.indexes)  # The ways out would repeat its name.
+    if request.index:
+        index_values(request, snapshot.comparisons.indexes)  # The ways out would repeat its name.
     if snapshot.serving is None:
         return OutsideFilter(request, coverage, hint=hint)
     return outside_labelled(request, coverage, snapshot.comparisons, snapshot.serving, hint)
