@@ -42,7 +42,7 @@ class Holding:
 
     def _handle(self, **_: Any) -> None:
         self.begun.set()
-        self._release.wait(60)
+        self._release.wait(300)  # Longer than any test waits for the stop.
 
     async def __aenter__(self) -> None:
         await asyncio.to_thread(self.begun.wait, 60)
@@ -88,7 +88,7 @@ async def test_2_the_caches_end_at_the_deadline_of_a_stop(registry: kopf.Operato
         operator = last_operator_of(settings)
         assert operator is not None
         stop.set()
-        await asyncio.wait({operator.task}, timeout=60)
+        await asyncio.wait({operator.task}, timeout=30)
         assert operator.task.done(), "the caches go on"
 
 
