@@ -284,5 +284,5 @@ def test_e5_a_kind_without_a_cache_is_an_error_at_the_start(
     selectcache.reconcile("configmaps", owns=["secrets"], registry=registry)(lambda **_: None)
     settings = kopf.OperatorSettings()
     settings_of(settings).selectors["v1/configmaps"] = selectcache.Selector(namespaces=[configs.namespace])
-    with pytest.raises(DeclarationError, match=r"settings\.selectcache\.selectors\['secrets'\] = "):
+    with pytest.raises(DeclarationError, match=r"settings\.selectcache\.selectors\['v1/secrets'\] = "):
         checked(settings, registry)
