@@ -28,8 +28,8 @@ SECONDS = 120
 def commands(readme: str) -> Iterator[tuple[str, str]]:
     """Yield the commands of the quickstart that need no cluster, and what the comment behind each says."""
     quickstart = readme.partition("## Quickstart\n")[2]
-    lines = quickstart.partition("```shell\n")[2].partition("```")[0]
-    for line in lines.partition("# With your own cluster")[0].splitlines():
+    lines = quickstart.partition("```shell\n")[2].partition("```")[0].replace("\\\n", "")
+    for line in lines.partition("# On your own cluster")[0].splitlines():
         command, _, comment = line.partition(" #")
         if not command.startswith("#"):
             yield command.strip(), comment.strip()
