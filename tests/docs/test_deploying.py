@@ -319,3 +319,13 @@ def test_the_chart_has_the_permissions_of_the_base_under_names_of_its_own() -> N
     for placeholder, name in zip(replaced, ("operators", "webapps"), strict=True):
         permissions = permissions.replace(placeholder, name)
     assert permissions == (EXAMPLE / "base/rbac.yaml").read_text()
+
+
+def test_the_base_leaves_roles_in_the_namespaces_that_they_name() -> None:
+    """A `namespace:` of kustomize would move all of them, as those of `rbac -n shop`, to the operator's."""
+    kustomization = yaml.safe_load((EXAMPLE / "base/kustomization.yaml").read_text(encoding="utf-8"))
+    assert "namespace" not in kustomization
+    for file in kustomization["resources"]:
+        for each in yaml.safe_load_all((EXAMPLE / "base" / file).read_text(encoding="utf-8")):
+            if each["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
+                assert each["metadata"]["namespace"] == "operators", each["kind"]

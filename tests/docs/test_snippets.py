@@ -47,7 +47,16 @@ OF_CLIENTS = {
 }
 """Blocks that begin so are compiled only; with the reason."""
 
-READERS_OWN = {"app.py", "crd.yaml", "rbac.yaml", "base/rbac.yaml", "chart/rbac.yaml", "manifests/"}
+READERS_OWN = {
+    "app.py",
+    "crd.yaml",
+    "webapps.yaml",
+    "web.yaml",
+    "rbac.yaml",
+    "base/rbac.yaml",
+    "chart/rbac.yaml",
+    "manifests/",
+}
 """Files that a page mentions, and its reader has."""
 
 OBJECTS = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}}] + [
