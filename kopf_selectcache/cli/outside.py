@@ -123,7 +123,8 @@ def _answer(found: SearchResult) -> CommandResult:
     nothing = (
         "No hidden objects in the kinds that could be listed."
         if notes
-        else "No hidden objects: your resources neither own nor refer to anything outside the filters."
+        else "No hidden objects: your resources own nothing outside the filters, and no field such as"
+        " secretName names anything there."
     )
     lines = [str(each) for each in objects] or [nothing]
     data = {"objects": [each.plain() for each in objects], **found.plain()}

@@ -16,7 +16,10 @@ HANDLERS = """
 @kopf.on.create('example.com', 'v1', 'widgets')
 def create(**_): ...
 """
-NOTHING = "No hidden objects: your resources neither own nor refer to anything outside the filters.\n"
+NOTHING = (
+    "No hidden objects: your resources own nothing outside the filters, and no field such as secretName names"
+    " anything there.\n"
+)
 UNKNOWN = "No hidden objects in the kinds that could be listed.\n"
 LOST = "pods/lost-1 in default: widgets.example.com/mine in default owns it, but it fails app=web\n"
 LOOKED = "Searched: pods, widgets.example.com.\n"
