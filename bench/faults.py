@@ -250,7 +250,7 @@ ROWS = (
     Row("15", "a pod is deleted in a gap of which the server forgets the history", deleted_in_a_gap),
     Row("4", "the same, and the 410 comes as a plain 200 with a Status", gone_as_200),
     Row("16", "three watches in a row refused with 429 and Retry-After", throttled_watch),
-    Row("18", "a line of the stream is no JSON", _in_the_stream(MalformedJSON())),
+    Row("18", "a line of the stream isn't JSON", _in_the_stream(MalformedJSON())),
     Row("18", "an object in the stream has no metadata", _in_the_stream(NoMetadata())),
     Row(
         "18",
@@ -260,7 +260,7 @@ ROWS = (
     Row("19", "a line of the stream never ends", _in_the_stream(EndlessLine())),
     Row("19", "an object of 2 MiB", big_object),
     Row("13", "DELETED comes with the version that the pod had", _in_the_stream(OldVersionOnDelete())),
-    Row("13", "a pod is deleted and created anew, and MODIFIED comes", recreated),
+    Row("13", "a pod is deleted and created again, and the watch sends MODIFIED", recreated),
     Row("14", "a pod leaves by its label, another does and comes back", leaves_by_label),
     Row(
         "11",
@@ -272,5 +272,5 @@ ROWS = (
     Row("22", "the token is rotated", rotated_token, patience=120),
     Row("21", f"403 to everything for {REVOKED:g} s", revoked_for_a_while),
     Row("24", "the server is restored from a backup", restored, patience=120),
-    Row("–", "a read of a pod that is there, outside of the filter", outside, is_read=True),
+    Row("–", "a read of a pod outside the filter", outside, is_read=True),
 )

@@ -35,7 +35,7 @@ pytestmark = [
     ),
 ]
 EXPIRED = "410 for the second page of a list"
-WORDS = (EXPIRED, "a read of a pod that is there, outside of the filter")
+WORDS = (EXPIRED, "a read of a pod outside the filter")
 CACHE, INDEX, *_ = CONTENDERS
 BY_NAME = {row.words: row for row in ROWS}
 CONTENDERS_BY_NAME = pytest.mark.parametrize("contender", CONTENDERS, ids=lambda each: each.name)
