@@ -89,7 +89,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
         for resource, *_ in targets:
             if within is not None and resource.kind.namespaced is False:
                 raise CommandError(f"{resource} are cluster-scoped", "Leave out -n")
-        remover = Remover(transport, arguments.finalizer, does_it=arguments.yes)
+        remover = Remover(transport, arguments.finalizer, applies=arguments.yes)
         done, failure = list[FinalizerResult](), None
         total = None if is_all else len(targets)
         with Progress("finalizers", total, file=sys.stderr, clock=time.monotonic) as progress:
@@ -114,9 +114,9 @@ class FinalizerResult(NamedTuple):
 class Remover:
     """Removes one finalizer from objects, or shows which have it."""
 
-    def __init__(self, transport: KopfTransport, finalizer: str, *, does_it: bool) -> None:
+    def __init__(self, transport: KopfTransport, finalizer: str, *, applies: bool) -> None:
         self._transport = transport
-        self._finalizer, self._does_it = finalizer, does_it
+        self._finalizer, self._applies = finalizer, applies
 
     async def results(self, target: Target, step: Callable[[], None]) -> AsyncIterator[FinalizerResult]:
         """Yield the result for an object, or for all of the kind that have the finalizer."""
@@ -145,7 +145,7 @@ class Remover:
                 if self._finalizer not in finalizers_of(obj):
                     return done("absent", f" does not have {self._finalizer}.")
                 others = [each for each in finalizers_of(obj) if each != self._finalizer]
-                if not self._does_it:
+                if not self._applies:
                     return done("found", f" has {self._finalizer}{_meaning(obj, others)}.")
                 # For exactly this version of the object.
                 tests = [
@@ -159,7 +159,7 @@ class Remover:
         except Refused as refused:
             if refused.refusal.code == 404:  # It was deleted, or never existed.
                 return done("failed", " does not exist.")
-            if refused.refusal.code not in (403, 422) and not self._does_it:
+            if refused.refusal.code not in (403, 422) and not self._applies:
                 raise
             return done("failed", f": {refused.refusal.message}.")
         except Garbled as error:
@@ -182,7 +182,7 @@ class Remover:
         count = sum(each.result in ("found", "removed") for each in done)
         objects = counted(count, "object")
         summary = f"No object has {self._finalizer}."
-        if self._does_it:
+        if self._applies:
             summary = f"Removed {self._finalizer} from {objects}."
         elif count:
             summary = (
@@ -192,7 +192,7 @@ class Remover:
         lines = [each.text for each in done]
         data = {
             "finalizer": self._finalizer,
-            "removed": self._does_it,
+            "removed": self._applies,
             "count": count,
             "objects": [each.target.plain() | {"result": each.result, "text": each.text} for each in done],
         }

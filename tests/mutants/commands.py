@@ -201,7 +201,7 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "remove a finalizer that is only to be shown",
         "cli/finalizers.py",
-        "if not self._does_it:",
+        "if not self._applies:",
         "if False:",
         20,
         ("tests/cli/test_finalizers.py::test_20_a_finalizer_is_only_shown_without_yes",),
